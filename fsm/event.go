@@ -1,0 +1,43 @@
+package fsm
+
+// Event says one thing that changed, as followers of the directory need it: it
+// carries no token. Events are put and gone per record; a later one about the
+// same record replaces an earlier one. Exactly one field is set.
+type Event struct {
+	Node       *NodeInfo
+	NodeGone   NodeName
+	Unit       *UnitInfo // a unit that is served: active or moving
+	UnitGone   UnitName
+	Tenant     *TenantInfo // only tenants with buckets or a home: others are told by their unit
+	TenantGone TenantName
+	Region     *Region
+	RegionGone RegionName
+}
+
+// NodeInfo is what a proxy needs of a node.
+type NodeInfo struct {
+	Name   NodeName
+	Addr   string
+	Region RegionName
+	Zone   ZoneName
+}
+
+// UnitInfo is what a proxy needs of a unit.
+type UnitInfo struct {
+	Unit   UnitName
+	ID     UnitID
+	Node   NodeName
+	State  UnitState
+	Epoch  uint64
+	Copies []Copy
+}
+
+// TenantInfo is what a proxy needs of a tenant that is more than one unit, or
+// lives in a region that keeps its own directory.
+type TenantInfo struct {
+	Name    TenantName
+	Buckets uint32
+	Hash    Hash
+	Home    RegionName
+	HasHome bool
+}

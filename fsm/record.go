@@ -1,0 +1,225 @@
+package fsm
+
+// Scope says whose directory this is. It is set by the first entry and never
+// changes but for History, which only an operator's recovery raises.
+type Scope struct {
+	Cluster string     // random id made at bootstrap
+	Region  RegionName // "" for the global group
+	History uint64     // from 1; orders before the Raft term
+}
+
+// Authority names the group towards nodes: "<cluster>/<region>" or
+// "<cluster>/global" (spec §2.5; "global" is therefore no region's name).
+func (s Scope) Authority() string {
+	if s.Region == "" {
+		return s.Cluster + "/global"
+	}
+	return s.Cluster + "/" + string(s.Region)
+}
+
+// Settings are the group's own; flags only seed them (architecture §3.5.5).
+type Settings struct {
+	DefaultRegion    *RegionName // nil: none (T2)
+	Replicas         uint32
+	AutoFailover     Millis // lease length; 0: nodes are not leased
+	RepairAfter      Millis
+	RemoveAfter      Millis
+	ReplicationToken string
+}
+
+// Member is a server of the group.
+type Member struct {
+	ID      MemberID
+	Raft    string // host:port of the Raft transport
+	API     string // http(s)://host:port of the admin API
+	Version uint32 // newest command version that its binary knows
+}
+
+// Node keeps units.
+type Node struct {
+	ID      NodeID
+	Name    NodeName
+	Addr    string // host:port, or http(s)://host:port
+	Token   string // admin token; never leaves the group but towards the node
+	Region  RegionName
+	Zone    ZoneName
+	Standby NodeName // the node's standby in a pair, or ""
+	Weight  uint32   // share of units relative to other nodes; 0 takes none
+	Usage   Usage
+}
+
+// Usage is what a node last told of itself.
+type Usage struct {
+	At    Millis
+	Bytes uint64 // of all unit files
+	Units uint32 // units placed on the node when Bytes was recorded
+}
+
+// Quota bounds a tenant at its node (T6); zero fields bound nothing.
+type Quota struct {
+	Bytes    uint64
+	RPS      uint32
+	InFlight uint32
+}
+
+// Hash is the function that maps a key to a bucket (B1).
+type Hash uint8
+
+// Hash functions; numbers are on the wire.
+const (
+	HashNone     Hash = 0
+	HashStrCRC32 Hash = 1
+	HashMPCRC32  Hash = 2
+)
+
+// Tenant is one database.
+type Tenant struct {
+	Name    TenantName
+	Created Millis
+	Buckets uint32 // 0: the tenant is one unit
+	Hash    Hash
+	Pinned  bool
+	Quota   *Quota
+	Home    RegionName // global directory: region that keeps its own directory and this tenant; else ""
+	HasHome bool
+}
+
+// UnitState is the state of a placement.
+type UnitState uint8
+
+// States of a unit; numbers are on the wire.
+const (
+	UnitCreating UnitState = 1 // recorded, not yet confirmed on its node; not served
+	UnitActive   UnitState = 2
+	UnitMoving   UnitState = 3
+	UnitDeleting UnitState = 4 // gone for clients, being removed on nodes
+)
+
+func (s UnitState) String() string {
+	switch s {
+	case UnitCreating:
+		return "creating"
+	case UnitActive:
+		return "active"
+	case UnitMoving:
+		return "moving"
+	case UnitDeleting:
+		return "deleting"
+	}
+	return "unknown"
+}
+
+// CopyState is how far a copy follows its primary (architecture §3.7).
+type CopyState uint8
+
+// States of a copy; numbers are on the wire.
+const (
+	CopySyncing CopyState = 1
+	CopyInSync  CopyState = 2
+)
+
+// Copy is a replica of a unit on another node.
+type Copy struct {
+	Node  NodeName
+	State CopyState
+}
+
+// Placed is a unit's record: node, copies and state change in one entry (I4).
+type Placed struct {
+	ID     UnitID
+	Unit   UnitName
+	Node   NodeName
+	State  UnitState
+	Epoch  uint64 // epoch of positions, given by the entry that flips
+	Copies []Copy // sorted by node
+	Job    JobID  // work under way on the unit, or 0
+}
+
+// Region keeps its own directory, reached by its routers (G3).
+type Region struct {
+	Name    RegionName
+	Routers []string
+}
+
+// JobKind is the kind of a Job; numbers are on the wire.
+type JobKind uint8
+
+// Kinds of jobs.
+const (
+	JobCreate JobKind = 1
+	JobDelete JobKind = 2
+)
+
+func (k JobKind) String() string {
+	switch k {
+	case JobCreate:
+		return "create"
+	case JobDelete:
+		return "delete"
+	}
+	return "unknown"
+}
+
+// JobStep is where a job stands; numbers are on the wire.
+type JobStep uint8
+
+// Steps of jobs. A create goes Make → Schema (only with one) → Done, or to
+// Undo when a node refuses, and from there to Done with a refusal. A delete
+// goes Remove → Done.
+const (
+	StepMake   JobStep = 1 // create the units on their nodes
+	StepSchema JobStep = 2 // run the schema
+	StepUndo   JobStep = 3 // remove the units from their nodes again
+	StepRemove JobStep = 4 // remove the units from their nodes
+	StepDone   JobStep = 5
+)
+
+func (s JobStep) String() string {
+	switch s {
+	case StepMake:
+		return "make"
+	case StepSchema:
+		return "schema"
+	case StepUndo:
+		return "undo"
+	case StepRemove:
+		return "remove"
+	case StepDone:
+		return "done"
+	}
+	return "unknown"
+}
+
+// Job is work of more than one step (I8): written before anything is done on a
+// node, resumed by whoever leads, kept for a while once done.
+type Job struct {
+	ID       JobID
+	Kind     JobKind
+	Tenant   TenantName
+	Step     JobStep
+	Schema   string // create: SQL run once
+	Started  Millis
+	Ended    Millis   // 0 while it runs
+	Problem  string   // last thing that went wrong, for people
+	Refusal  *Refusal // set when the job was undone
+	Request  string   // request key to be answered with the outcome, or ""
+	Targets  []Target // units and nodes that the job works on, sorted by unit then node
+	Attempts uint32
+}
+
+// Target is one unit on one node that a job works on.
+type Target struct {
+	Unit UnitName
+	ID   UnitID
+	Node NodeName
+}
+
+// Request remembers the answer to an Idempotency-Key (spec §2.2).
+type Request struct {
+	Key         string
+	Fingerprint string // what was asked; another one under the same key is refused
+	At          Millis
+	Revision    Revision
+	Result      Result
+	Job         JobID // the answer is this job's outcome, when it has one
+}

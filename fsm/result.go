@@ -1,0 +1,54 @@
+package fsm
+
+// Code says why a command was refused, in the words of the admin API (the
+// `code` of an error; proto maps each to a status).
+type Code string
+
+// Codes of refusals. The texts are on the wire and never change.
+const (
+	CodeBadRequest      Code = "bad_request"      // 400
+	CodeNodeUnknown     Code = "unknown_node"     // 404
+	CodeTenantUnknown   Code = "unknown_tenant"   // 404
+	CodeRegionUnknown   Code = "unknown_region"   // 404
+	CodeStandbyUnknown  Code = "unknown_standby"  // 404
+	CodeMemberUnknown   Code = "unknown_server"   // 404
+	CodeTenantExists    Code = "tenant_exists"    // 409
+	CodeNodeInUse       Code = "node_in_use"      // 409 N3, N6
+	CodeRegionInUse     Code = "region_in_use"    // 409
+	CodeRegionMismatch  Code = "region_mismatch"  // 409 T2, C5
+	CodeNodeIsStandby   Code = "node_is_standby"  // 409
+	CodePairConflict    Code = "pair_conflict"    // 409
+	CodeNoNode          Code = "no_node"          // 409 nothing to place on
+	CodeBusy            Code = "tenant_busy"      // 409 other work on it is under way
+	CodeStale           Code = "stale_decision"   // decided in another term or at another step
+	CodeKeyReused       Code = "key_reused"       // 422
+	CodeScope           Code = "wrong_scope"      // bootstrap over a directory that has one
+	CodeNodeRefused     Code = "node_refused"     // 502 a node answered a job's step with an error
+	CodeNodeUnreachable Code = "node_unreachable" // 502 a node did not answer
+	CodeSchemaRefused   Code = "schema_refused"   // 400 the schema's SQL failed on the node
+	CodeDeleted         Code = "deleted"          // 409 the create was undone by a delete
+)
+
+// Refusal is a command's or a job's negative answer. It has no effect (I7).
+type Refusal struct {
+	Code Code
+	Text string // what happened and what to do
+	// Fields help the reader: "node", "tenant", "region" …
+	Fields map[string]string
+}
+
+// Error makes a Refusal an error.
+func (r *Refusal) Error() string { return r.Text }
+
+// Result is Apply's answer to a command. Exactly one of its shapes is used:
+// a refusal, or what the command yields.
+type Result struct {
+	Refusal *Refusal
+	Created bool    // PutNode, PutRegion: it was not there before
+	Node    *Node   // PutNode
+	Tenant  *Tenant // CreateTenant, SetPin
+	Placed  *Placed // CreateTenant of a whole tenant: its unit
+	Job     JobID   // CreateTenant, DeleteTenant: the job to wait for
+	// Replayed: the entry's Key was known, this is its first answer.
+	Replayed bool
+}
