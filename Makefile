@@ -1,0 +1,50 @@
+# Everything runs from a clean clone with Go, gcc, git and make alone; a target
+# that needs a Debian or npm package says so and installs it with deps-*.
+GO    ?= go
+TAGS  := hashicorpmetrics
+T     ?= 60s
+BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
+
+.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-node generate clean
+
+build:            ## bin/domicile
+	CGO_ENABLED=0 $(BUILD) -o bin/domicile ./cmd/domicile
+
+demo: build       ## a whole deployment in one process, with commands to try
+	./bin/domicile dev
+
+test: check       ## everything that must be true of a commit
+	$(GO) test -tags $(TAGS) -timeout 15m ./...
+
+check:            ## every rule of the tree; fast
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet -tags $(TAGS) ./...
+	$(GO) tool staticcheck -tags $(TAGS) ./...
+	$(GO) mod tidy -diff
+	$(GO) test -tags $(TAGS) .
+
+race:             ## the tests under the race detector (needs gcc)
+	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -timeout 30m ./...
+
+test-clients: build ## the libSQL clients of npm and Go against a real deployment (needs node and npm)
+	./clients/run
+
+fuzz:             ## each fuzz target for T
+	./.ci/fuzz $(T)
+
+bench: bench-directory bench-node bench-proxy
+
+bench-proxy: build ## beside nginx and HAProxy (Debian's packages)
+	$(GO) run -tags $(TAGS) ./bench proxy
+
+bench-directory: build ## beside etcd (Debian's packages)
+	$(GO) run -tags $(TAGS) ./bench directory
+
+bench-node: build ## beside SQLite in process
+	$(GO) run -tags $(TAGS) ./bench node
+
+generate:         ## protobuf code (needs Debian's protobuf-compiler)
+	$(GO) generate ./proto
+
+clean:
+	rm -rf bin
