@@ -1,5 +1,9 @@
 package fsm
 
+import "errors"
+
+var errEvent = errors.New("an event of the directory names nothing, or more than one thing")
+
 // Event says one thing that changed, as followers of the directory need it: it
 // carries no token. Events are put and gone per record; a later one about the
 // same record replaces an earlier one. Exactly one field is set.
@@ -40,4 +44,23 @@ type TenantInfo struct {
 	Hash    Hash
 	Home    RegionName
 	HasHome bool
+}
+
+// Valid returns an error unless exactly one field is set, and names something.
+func (e *Event) Valid() error {
+	set := 0
+	for _, is := range [...]bool{
+		e.Node != nil && e.Node.Name != "", e.NodeGone != "",
+		e.Unit != nil && e.Unit.Unit != "", e.UnitGone != "",
+		e.Tenant != nil && e.Tenant.Name != "", e.TenantGone != "",
+		e.Region != nil && e.Region.Name != "", e.RegionGone != "",
+	} {
+		if is {
+			set++
+		}
+	}
+	if set != 1 {
+		return errEvent
+	}
+	return nil
 }
