@@ -1,0 +1,112 @@
+package httpserve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+)
+
+// codes of this package's own errors; package proto lists them.
+const (
+	codeBadRequest       = "bad_request"
+	codeUnauthorized     = "unauthorized"
+	codeUnknownRoute     = "unknown_route"
+	codeMethodNotAllowed = "method_not_allowed"
+	codeBodyTooLarge     = "body_too_large"
+	codeInternal         = "internal"
+)
+
+// ReadBody reads a request's body of at most limit bytes: 413 beyond.
+func ReadBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Code: codeBadRequest,
+			Text: "the body could not be read to its end", Cause: err}
+	}
+	if int64(len(body)) > limit {
+		return nil, tooLarge(limit)
+	}
+	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	return Errorf(http.StatusRequestEntityTooLarge, codeBodyTooLarge, "the body is larger than %d bytes", limit)
+}
+
+// DecodeObject fills the struct that v points to from a JSON object: 400 for
+// anything that could be read in two ways, or not at all (spec §2.2): not
+// UTF-8, not an object, an unknown field, one field twice or in another case,
+// a null, something after the object. An empty body is {}.
+func DecodeObject(body []byte, v any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if err := decodeObject(body, v); err != nil {
+		return Errorf(http.StatusBadRequest, codeBadRequest, "the body is not as it should be: %v", err)
+	}
+	return nil
+}
+
+func decodeObject(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return errors.New("it is not UTF-8")
+	}
+	if err := checkObject(body, fieldNames(v)); err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) && kind.Field != "" {
+			return fmt.Errorf("field %q cannot be a %s", kind.Field, kind.Value)
+		}
+		return err
+	}
+	return nil
+}
+
+// checkObject refuses what encoding/json would let pass in silence: a field
+// given twice (the last wins), in another case, or as null (left as it was).
+func checkObject(body []byte, known map[string]bool) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("it is not a JSON object")
+	}
+	seen := make(map[string]bool)
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return fmt.Errorf("it is not JSON: %w", err)
+		}
+		name, _ := t.(string) // a key is always a string
+		switch {
+		case !known[name]:
+			return fmt.Errorf("unknown field %q", name)
+		case seen[name]:
+			return fmt.Errorf("field %q is given twice", name)
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return fmt.Errorf("it is not JSON: %w", err)
+		}
+		if string(value) == "null" {
+			return fmt.Errorf("field %q is null; leave it out instead", name)
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("it is not JSON: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the object")
+	}
+	return nil
+}

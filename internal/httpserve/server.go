@@ -1,0 +1,157 @@
+package httpserve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Config of a Handler. Routes and Logger are needed.
+type Config struct {
+	Routes []Route
+	Token  string // asked for by every path that is not an Open route; "" for none
+	Logger hclog.Logger
+	// Before runs before anything is answered, on every request: it sets the
+	// headers that each answer carries. May be nil.
+	Before func(w http.ResponseWriter, r *http.Request)
+	// Done hears of each request once it was answered. May be nil.
+	Done func(Served)
+}
+
+// Served says what became of a request.
+type Served struct {
+	At        time.Time
+	Took      time.Duration
+	Route     string // its name; "" for an unknown path
+	Method    string
+	Path      string
+	Status    int
+	Peer      string // address of the other end of the connection, without port
+	RequestID string
+}
+
+// Handler serves routes. Its methods may be called concurrently.
+type Handler struct {
+	config Config
+	routes *routes
+}
+
+// New makes a Handler.
+func New(config Config) *Handler {
+	return &Handler{config: config, routes: newRoutes(config.Routes)}
+}
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun := time.Now()
+	id := requestID(r)
+	r = r.WithContext(WithRequestID(r.Context(), id))
+	w.Header().Set(headerRequestID, id)
+	rec := &recorder{ResponseWriter: w}
+	route, allowed := h.routes.match(r)
+	defer func() { h.finish(rec, r, route, begun, recover()) }()
+	if h.config.Before != nil {
+		h.config.Before(rec, r)
+	}
+	if (route == nil || !route.Open) && !Authorized(r, h.config.Token) {
+		WriteError(rec, Errorf(http.StatusUnauthorized, codeUnauthorized,
+			"this needs the header Authorization: Bearer <token> with the server's token"))
+		return
+	}
+	switch {
+	case route != nil:
+		if err := route.Handler(rec, r); err != nil {
+			h.answerError(rec, r, err)
+		}
+	case len(allowed) > 0:
+		rec.Header().Set("Allow", strings.Join(allowed, ", "))
+		WriteError(rec, Errorf(http.StatusMethodNotAllowed, codeMethodNotAllowed,
+			"this path takes %s", strings.Join(allowed, ", ")))
+	default:
+		WriteError(rec, Errorf(http.StatusNotFound, codeUnknownRoute, "there is no such path"))
+	}
+}
+
+func (h *Handler) answerError(rec *recorder, r *http.Request, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		h.config.Logger.Error("request failed", "request_id", RequestID(r.Context()), "err", err)
+		e = Errorf(http.StatusInternalServerError, codeInternal, "the server failed; its log has the reason under this request id")
+	}
+	if rec.status != 0 {
+		// Something was sent already: only a broken connection tells the client.
+		panic(http.ErrAbortHandler)
+	}
+	WriteError(rec, e)
+}
+
+// finish answers a panic and reports the request.
+func (h *Handler) finish(rec *recorder, r *http.Request, route *Route, begun time.Time, failure any) {
+	if failure != nil && failure != http.ErrAbortHandler {
+		h.config.Logger.Error("request panicked", "request_id", RequestID(r.Context()),
+			"err", fmt.Sprint(failure), "stack", string(debug.Stack()))
+		if rec.status == 0 {
+			WriteError(rec, Errorf(http.StatusInternalServerError, codeInternal,
+				"the server failed; its log has the reason under this request id"))
+			failure = nil
+		}
+	}
+	if h.config.Done != nil {
+		h.config.Done(served(rec, r, route, begun))
+	}
+	if failure != nil {
+		panic(http.ErrAbortHandler) // net/http breaks the connection and stays quiet
+	}
+}
+
+func served(rec *recorder, r *http.Request, route *Route, begun time.Time) Served {
+	s := Served{At: begun, Took: time.Since(begun), Method: r.Method, Path: r.URL.Path,
+		Status: rec.status, Peer: r.RemoteAddr, RequestID: RequestID(r.Context())}
+	if s.Status == 0 {
+		s.Status = http.StatusOK // net/http's own, when a handler writes nothing
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		s.Peer = host
+	}
+	if route != nil {
+		s.Route = route.Name
+	}
+	return s
+}
+
+// recorder remembers the status that was sent.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (rec *recorder) WriteHeader(status int) {
+	if rec.status == 0 && status >= 200 {
+		rec.status = status
+	}
+	rec.ResponseWriter.WriteHeader(status)
+}
+
+func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.status == 0 {
+		rec.status = http.StatusOK
+	}
+	return rec.ResponseWriter.Write(p)
+}
+
+// Flush lets stream handlers that ask for an http.Flusher have one.
+func (rec *recorder) Flush() {
+	if rec.status == 0 {
+		rec.status = http.StatusOK
+	}
+	_ = http.NewResponseController(rec.ResponseWriter).Flush() // a writer that cannot flush sends at the end
+}
+
+// Unwrap is for http.ResponseController.
+func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }

@@ -1,0 +1,164 @@
+package proto
+
+import "domicile/fsm"
+
+// Headers of the admin API (spec §2.2).
+const (
+	HeaderRequestID      = "X-Request-Id"
+	HeaderRevision       = "Domicile-Revision"
+	HeaderRelayed        = "Domicile-Relayed" // "1": relayed within the group already
+	HeaderIdempotencyKey = "Idempotency-Key"
+)
+
+// PutNode is the body of PUT /_shard/nodes/<n>. A field left out keeps what is
+// recorded (N2); "standby":"" ends a pair.
+type PutNode struct {
+	Addr    *string         `json:"addr,omitempty"`
+	Token   *string         `json:"token,omitempty"`
+	Region  *fsm.RegionName `json:"region,omitempty"`
+	Zone    *fsm.ZoneName   `json:"zone,omitempty"`
+	Standby *fsm.NodeName   `json:"standby,omitempty"`
+	Weight  *uint32         `json:"weight,omitempty"`
+}
+
+// NodeRecorded answers PUT /_shard/nodes/<n>.
+type NodeRecorded struct {
+	Node         fsm.NodeName     `json:"node"`
+	Addr         string           `json:"addr"`
+	Region       fsm.RegionName   `json:"region"`
+	Zone         fsm.ZoneName     `json:"zone"`
+	Unreplicated []fsm.TenantName `json:"unreplicated"`
+}
+
+// NodeState is the state of a node as the admin API tells it.
+type NodeState string
+
+// States of nodes. NodeUnleased is a node that takes no lease.
+const (
+	NodeUnleased NodeState = "unleased"
+)
+
+// Node is what GET /_shard/nodes tells of a node; it carries no token (N5).
+type Node struct {
+	Name        fsm.NodeName   `json:"name"`
+	Addr        string         `json:"addr"`
+	Region      fsm.RegionName `json:"region"`
+	Zone        fsm.ZoneName   `json:"zone"`
+	Weight      uint32         `json:"weight"`
+	Standby     fsm.NodeName   `json:"standby,omitempty"`
+	State       NodeState      `json:"state"`
+	Tenants     int            `json:"tenants"`  // units whose primary it is
+	Replicas    int            `json:"replicas"` // units that it holds a copy of
+	Bytes       uint64         `json:"bytes"`    // of all unit files, as last told
+	LeaseLeftMS int64          `json:"lease_left_ms"`
+}
+
+// PutTenant is the body of PUT /_shard/tenants/<t>.
+type PutTenant struct {
+	Region  *fsm.RegionName `json:"region,omitempty"`
+	Node    *fsm.NodeName   `json:"node,omitempty"`
+	Buckets uint32          `json:"buckets,omitempty"`
+	Hash    string          `json:"hash,omitempty"` // strcrc32 (default) or mpcrc32
+	Schema  string          `json:"schema,omitempty"`
+	Pinned  bool            `json:"pinned,omitempty"`
+}
+
+// TenantCreated answers PUT /_shard/tenants/<t>. Exactly one of ReplicaOn and
+// Unreplicated is set. Node is left out for a tenant with buckets.
+type TenantCreated struct {
+	Tenant       fsm.TenantName `json:"tenant"`
+	Node         fsm.NodeName   `json:"node,omitempty"`
+	Region       fsm.RegionName `json:"region"`
+	Buckets      uint32         `json:"buckets,omitempty"`
+	ReplicaOn    fsm.NodeName   `json:"replica_on,omitempty"`
+	Unreplicated string         `json:"unreplicated,omitempty"`
+}
+
+// Tenant is what GET /_shard/tenants tells of a tenant (T3). Replica is the
+// node of its copy, or "". SameZone is given only when true. Bytes only where
+// the list was asked for them and the node answered.
+type Tenant struct {
+	Name     fsm.TenantName `json:"name"`
+	Node     fsm.NodeName   `json:"node"`
+	State    string         `json:"state"` // active, moving, creating or deleting
+	Region   fsm.RegionName `json:"region"`
+	Zone     fsm.ZoneName   `json:"zone"`
+	Replica  fsm.NodeName   `json:"replica"`
+	SameZone bool           `json:"same_zone,omitempty"`
+	Pinned   bool           `json:"pinned"`
+	Quota    *Quota         `json:"quota,omitempty"`
+	Buckets  uint32         `json:"buckets,omitempty"`
+	Bytes    *uint64        `json:"bytes,omitempty"`
+}
+
+// Quota bounds a tenant at its node (T6); a field left out bounds nothing.
+type Quota struct {
+	Bytes    uint64 `json:"bytes,omitempty"`
+	RPS      uint32 `json:"rps,omitempty"`
+	InFlight uint32 `json:"inflight,omitempty"`
+}
+
+// Pin answers PUT and DELETE /_shard/tenants/<t>/pin.
+type Pin struct {
+	Tenant fsm.TenantName `json:"tenant"`
+	Pinned bool           `json:"pinned"`
+}
+
+// PutRegion is the body of PUT /_shard/regions/<r>.
+type PutRegion struct {
+	Routers []string `json:"routers"`
+}
+
+// Region is what GET /_shard/regions tells of a region.
+type Region struct {
+	Name    fsm.RegionName `json:"name"`
+	Routers []string       `json:"routers"`
+}
+
+// Group answers GET /_shard/group. Leader is the id of the server that leads,
+// or "" where none is known.
+type Group struct {
+	Region  fsm.RegionName `json:"region"`
+	ID      fsm.MemberID   `json:"id"` // of the server asked
+	Leader  fsm.MemberID   `json:"leader"`
+	Term    uint64         `json:"term"`
+	Index   uint64         `json:"index"` // last log index applied by the server asked
+	Servers []Server       `json:"servers"`
+}
+
+// Server is a server of a group.
+type Server struct {
+	ID      fsm.MemberID `json:"id"`
+	Raft    string       `json:"raft"`
+	API     string       `json:"api"`
+	Voter   bool         `json:"voter"`
+	Healthy bool         `json:"healthy"`
+}
+
+// AddServer is the body of POST /_shard/group/servers. Voter defaults to true.
+type AddServer struct {
+	ID    fsm.MemberID `json:"id"`
+	Raft  string       `json:"raft"`
+	API   string       `json:"api"`
+	Voter *bool        `json:"voter,omitempty"`
+}
+
+// PutMember is the body of POST /_shard/group/members: a server of the group
+// tells the leader its addresses and its version when it starts.
+type PutMember struct {
+	ID      fsm.MemberID `json:"id"`
+	Raft    string       `json:"raft"`
+	API     string       `json:"api"`
+	Version uint32       `json:"version"`
+}
+
+// Transfer is the body of POST /_shard/group/transfer; without an id the
+// leader chooses.
+type Transfer struct {
+	ID fsm.MemberID `json:"id,omitempty"`
+}
+
+// Led answers POST /_shard/group/transfer.
+type Led struct {
+	Leader fsm.MemberID `json:"leader"`
+}

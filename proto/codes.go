@@ -1,0 +1,93 @@
+package proto
+
+import (
+	"net/http"
+	"slices"
+
+	"domicile/fsm"
+)
+
+// Code is the `code` of an error answer. The codes of refused commands are
+// fsm's; those below are of what happens around a command. Texts are on the
+// wire and never change.
+type Code = fsm.Code
+
+// Codes that no command gives.
+const (
+	CodeUnauthorized         Code = "unauthorized"          // 401
+	CodeUnknownRoute         Code = "unknown_route"         // 404 no such path
+	CodeUnknownJob           Code = "unknown_job"           // 404
+	CodeMethodNotAllowed     Code = "method_not_allowed"    // 405
+	CodeNotLeader            Code = "not_leader"            // 409 relayed already, and this server does not lead
+	CodeUnitExists           Code = "unit_exists"           // 409 a node holds another unit of that name
+	CodeHolderNewer          Code = "holder_newer"          // 409 a node has heard a newer term, or belongs to another authority
+	CodeBodyTooLarge         Code = "body_too_large"        // 413
+	CodeInternal             Code = "internal"              // 500
+	CodeNoLeader             Code = "no_leader"             // 503 nothing happened
+	CodeDirectoryUnavailable Code = "directory_unavailable" // 503 this server has no directory yet
+	CodeOutcomeUnknown       Code = "outcome_unknown"       // 503 it may have happened
+	CodeCreatePending        Code = "create_pending"        // 503 the job goes on
+	CodeDeletePending        Code = "delete_pending"        // 503 gone for clients; its removal from the node goes on
+	CodeOverloaded           Code = "overloaded"            // 503 nothing happened
+)
+
+// statuses maps each code of the admin API to its HTTP status (spec §2.3).
+var statuses = map[Code]int{
+	fsm.CodeBadRequest:      http.StatusBadRequest,
+	fsm.CodeNodeUnknown:     http.StatusNotFound,
+	fsm.CodeTenantUnknown:   http.StatusNotFound,
+	fsm.CodeRegionUnknown:   http.StatusNotFound,
+	fsm.CodeStandbyUnknown:  http.StatusNotFound,
+	fsm.CodeMemberUnknown:   http.StatusNotFound,
+	fsm.CodeTenantExists:    http.StatusConflict,
+	fsm.CodeNodeInUse:       http.StatusConflict,
+	fsm.CodeRegionInUse:     http.StatusConflict,
+	fsm.CodeRegionMismatch:  http.StatusConflict,
+	fsm.CodeNodeIsStandby:   http.StatusConflict,
+	fsm.CodePairConflict:    http.StatusConflict,
+	fsm.CodeNoNode:          http.StatusConflict,
+	fsm.CodeBusy:            http.StatusConflict,
+	fsm.CodeStale:           http.StatusConflict,
+	fsm.CodeScope:           http.StatusConflict,
+	fsm.CodeDeleted:         http.StatusConflict,
+	fsm.CodeKeyReused:       http.StatusUnprocessableEntity,
+	fsm.CodeSchemaRefused:   http.StatusBadRequest,
+	fsm.CodeNodeRefused:     http.StatusBadGateway,
+	fsm.CodeNodeUnreachable: http.StatusBadGateway,
+
+	CodeUnauthorized:         http.StatusUnauthorized,
+	CodeUnknownRoute:         http.StatusNotFound,
+	CodeUnknownJob:           http.StatusNotFound,
+	CodeMethodNotAllowed:     http.StatusMethodNotAllowed,
+	CodeNotLeader:            http.StatusConflict,
+	CodeUnitExists:           http.StatusConflict,
+	CodeHolderNewer:          http.StatusConflict,
+	CodeBodyTooLarge:         http.StatusRequestEntityTooLarge,
+	CodeInternal:             http.StatusInternalServerError,
+	CodeNoLeader:             http.StatusServiceUnavailable,
+	CodeDirectoryUnavailable: http.StatusServiceUnavailable,
+	CodeOutcomeUnknown:       http.StatusServiceUnavailable,
+	CodeCreatePending:        http.StatusServiceUnavailable,
+	CodeDeletePending:        http.StatusServiceUnavailable,
+	CodeOverloaded:           http.StatusServiceUnavailable,
+}
+
+// Status gives the HTTP status of a code. A code that this binary does not
+// know (a newer server's) is 500.
+func Status(c Code) int {
+	if s, ok := statuses[c]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// Codes lists every code of the admin API, sorted; the OpenAPI file lists the
+// same ones.
+func Codes() []Code {
+	all := make([]Code, 0, len(statuses))
+	for c := range statuses {
+		all = append(all, c)
+	}
+	slices.Sort(all)
+	return all
+}

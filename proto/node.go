@@ -1,0 +1,85 @@
+package proto
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"domicile/fsm"
+)
+
+// Headers of the node's admin protocol (spec §2.5).
+const (
+	// HeaderHolder names who makes a changing call that has no JSON body:
+	// "<authority> <history> <term>".
+	HeaderHolder = "Domicile-Holder"
+	// HeaderUnitID carries the id of the unit that a DELETE is about.
+	HeaderUnitID = "Domicile-Unit-Id"
+)
+
+// Holder names who makes a changing call to a node. Holders of one authority
+// order by (History, Term); a node refuses an older one, and one of another
+// authority, with 409 and its own Holder.
+type Holder struct {
+	Authority string `json:"authority"`
+	History   uint64 `json:"history"`
+	Term      uint64 `json:"term"`
+}
+
+// String gives the text of HeaderHolder.
+func (h Holder) String() string {
+	return fmt.Sprintf("%s %d %d", h.Authority, h.History, h.Term)
+}
+
+// Newer reports whether h, of the same authority, orders after o.
+func (h Holder) Newer(o Holder) bool {
+	return h.History > o.History || h.History == o.History && h.Term > o.Term
+}
+
+// ParseHolder reads the text of HeaderHolder.
+func ParseHolder(s string) (Holder, error) {
+	parts := strings.Split(s, " ")
+	if len(parts) != 3 || parts[0] == "" {
+		return Holder{}, fmt.Errorf("%s: want \"<authority> <history> <term>\", have %q", HeaderHolder, s)
+	}
+	history, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return Holder{}, fmt.Errorf("%s: history %q is not a number", HeaderHolder, parts[1])
+	}
+	term, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil {
+		return Holder{}, fmt.Errorf("%s: term %q is not a number", HeaderHolder, parts[2])
+	}
+	return Holder{Authority: parts[0], History: history, Term: term}, nil
+}
+
+// NodeStats answers GET /_admin/stats.
+type NodeStats struct {
+	Tenants uint64 `json:"tenants"`
+	Disk    uint64 `json:"disk"`   // bytes of all unit files
+	Memory  uint64 `json:"memory"` // bytes of the open ones
+	Open    uint64 `json:"open"`
+}
+
+// MakeUnit is the body of PUT /_admin/tenants/<unit>. A node that holds the
+// unit under the same id answers as if it had made it just now.
+type MakeUnit struct {
+	ID fsm.UnitID `json:"id"`
+	Holder
+}
+
+// UnitMade answers PUT /_admin/tenants/<unit>.
+type UnitMade struct {
+	Created fsm.UnitName `json:"created"`
+}
+
+// RunSchema is the body of POST /_admin/tenants/<unit>/schema.
+type RunSchema struct {
+	SQL string `json:"sql"`
+	Holder
+}
+
+// SchemaRun answers POST /_admin/tenants/<unit>/schema.
+type SchemaRun struct {
+	Position string `json:"position"`
+}
