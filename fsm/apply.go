@@ -1,11 +1,110 @@
 package fsm
 
+import "strings"
+
 // MinVersion is the command version from which servers know cmd. A leader
-// proposes it only when the directory's Level has reached it.
+// proposes it only when the directory's Level has reached it, so that no
+// server meets an entry that it cannot read.
 func MinVersion(cmd Command) uint32 { return 1 }
 
-// Apply takes the next committed entry.
+// change is one entry on its way into a state. Its methods first decide
+// whether to refuse, then write: a refusal leaves the state as it was.
+type change struct {
+	*State
+	at     Revision
+	events []Event
+}
+
+// Apply takes the next committed entry and answers it. A refused entry counts
+// as applied (the revision grows, and a key remembers the refusal) and changes
+// nothing else. The events say all that followers have to know; none means
+// that nothing of theirs changed.
+//
+// Apply is called by one goroutine. It keeps e.Cmd's strings, nothing else of
+// it.
 func (s *State) Apply(e Entry) (Result, []Event) {
+	if s.readOnly {
+		panic("fsm: Apply on a snapshot")
+	}
+	if e.Revision <= s.revision {
+		return Result{Refusal: refuse(CodeStale, "the entry is not newer than the directory")}, nil
+	}
 	s.revision = e.Revision
-	return Result{}, nil
+	s.now = max(s.now, e.At)
+	if e.Key != "" {
+		if r, known := s.replay(&e); known {
+			return r, nil
+		}
+	}
+	c := change{State: s, at: e.Revision}
+	r := c.run(&e)
+	if e.Key != "" {
+		s.remember(&e, r)
+	}
+	return r, c.events
+}
+
+func (c *change) run(e *Entry) Result {
+	if e.Decided != 0 && e.Decided != e.Term {
+		return refused(refuse(CodeStale, "this was decided in an earlier term; the present leader decides again"))
+	}
+	if len(e.Key) > MaxKey || len(e.Fingerprint) > MaxKey {
+		return refused(refuse(CodeBadRequest, "the Idempotency-Key is too long; use at most 256 bytes"))
+	}
+	switch cmd := e.Cmd.(type) {
+	case *Bootstrap:
+		return refused(c.bootstrap(cmd))
+	case *SetSettings:
+		return refused(c.setSettings(cmd))
+	case *PutMember:
+		return refused(c.putMember(cmd))
+	case *DeleteMember:
+		return refused(c.deleteMember(cmd))
+	case *PutNode:
+		return c.putNode(cmd)
+	case *DeleteNode:
+		return refused(c.deleteNode(cmd))
+	case *RecordUsage:
+		c.recordUsage(cmd)
+		return Result{}
+	case *CreateTenant:
+		return c.createTenant(cmd, e.Key)
+	case *DeleteTenant:
+		return c.deleteTenant(cmd)
+	case *AdvanceJob:
+		return refused(c.advanceJob(cmd))
+	case *NoteJob:
+		return refused(c.noteJob(cmd))
+	case *SetPin:
+		return c.setPin(cmd)
+	case *PutRegion:
+		return c.putRegion(cmd)
+	case *DeleteRegion:
+		return refused(c.deleteRegion(cmd))
+	}
+	return refused(refuse(CodeBadRequest, "the entry holds no command"))
+}
+
+// refused makes a result of a refusal, or the empty result of nil.
+func refused(r *Refusal) Result { return Result{Refusal: r} }
+
+// refuse makes a refusal; fields are names and values in turn.
+func refuse(code Code, text string, fields ...string) *Refusal {
+	r := &Refusal{Code: code, Text: text}
+	if len(fields) > 0 {
+		r.Fields = make(map[string]string, len(fields)/2)
+		for i := 0; i < len(fields); i += 2 {
+			r.Fields[fields[i]] = fields[i+1]
+		}
+	}
+	return r
+}
+
+// badName refuses a text that is no name.
+func badName(what, name string) *Refusal {
+	if len(name) > 2*MaxName {
+		name = strings.ToValidUTF8(name[:2*MaxName], "") + "…"
+	}
+	return refuse(CodeBadRequest, "the "+what+"'s name \""+name+
+		"\" is not a name: use 1 to 64 of a-z, 0-9, _ and -", what, name)
 }

@@ -50,16 +50,15 @@ type TenantInfo struct {
 func (e *Event) Valid() error {
 	set := 0
 	for _, is := range [...]bool{
-		e.Node != nil && e.Node.Name != "", e.NodeGone != "",
-		e.Unit != nil && e.Unit.Unit != "", e.UnitGone != "",
-		e.Tenant != nil && e.Tenant.Name != "", e.TenantGone != "",
-		e.Region != nil && e.Region.Name != "", e.RegionGone != "",
+		e.Node != nil, e.NodeGone != "", e.Unit != nil, e.UnitGone != "",
+		e.Tenant != nil, e.TenantGone != "", e.Region != nil, e.RegionGone != "",
 	} {
 		if is {
 			set++
 		}
 	}
-	if set != 1 {
+	if set != 1 || e.Node != nil && e.Node.Name == "" || e.Unit != nil && e.Unit.Unit == "" ||
+		e.Tenant != nil && e.Tenant.Name == "" || e.Region != nil && e.Region.Name == "" {
 		return errEvent
 	}
 	return nil

@@ -200,11 +200,12 @@ type Job struct {
 	Schema   string // create: SQL run once
 	Started  Millis
 	Ended    Millis   // 0 while it runs
+	EndedIn  Revision // entry that ended it; 0 while it runs
 	Problem  string   // last thing that went wrong, for people
 	Refusal  *Refusal // set when the job was undone
-	Request  string   // request key to be answered with the outcome, or ""
+	Request  string   // create: key whose answer is the outcome, or ""
 	Targets  []Target // units and nodes that the job works on, sorted by unit then node
-	Attempts uint32
+	Attempts uint32   // times that Problem was noted
 }
 
 // Target is one unit on one node that a job works on.

@@ -20,6 +20,8 @@ const (
 	CodePairConflict    Code = "pair_conflict"    // 409
 	CodeNoNode          Code = "no_node"          // 409 nothing to place on
 	CodeBusy            Code = "tenant_busy"      // 409 other work on it is under way
+	CodeRegionElsewhere Code = "region_elsewhere" // 409 the region keeps its own directory (G2)
+	CodeServerTooOld    Code = "server_too_old"   // 409 a member that does not know the directory's commands
 	CodeStale           Code = "stale_decision"   // decided in another term or at another step
 	CodeKeyReused       Code = "key_reused"       // 422
 	CodeScope           Code = "wrong_scope"      // bootstrap over a directory that has one
@@ -48,7 +50,10 @@ type Result struct {
 	Node    *Node   // PutNode
 	Tenant  *Tenant // CreateTenant, SetPin
 	Placed  *Placed // CreateTenant of a whole tenant: its unit
-	Job     JobID   // CreateTenant, DeleteTenant: the job to wait for
+	// Job is what to wait for, 0 for nothing. CreateTenant: its outcome, a
+	// Refusal or none, is the answer. DeleteTenant: the tenant is gone when it
+	// has ended, whatever its Refusal.
+	Job JobID
 	// Replayed: the entry's Key was known, this is its first answer.
 	Replayed bool
 }

@@ -120,7 +120,7 @@ func (u *UnitInfo) equal(w *UnitInfo) bool {
 }
 
 // Project yields the events that build the view of s from an empty one: nodes,
-// regions, tenants, then units, each by name.
+// then regions, then each tenant and its units, all by name.
 func Project(s *State) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		for n := range s.Nodes() {
@@ -139,7 +139,7 @@ func Project(s *State) iter.Seq[Event] {
 
 func projectTenants(s *State, yield func(Event) bool) {
 	for t := range s.Tenants("", "") {
-		if told, info := t.info(); told && !yield(Event{Tenant: info}) {
+		if s.told(t) && !yield(Event{Tenant: t.info()}) {
 			return
 		}
 		for p := range s.TenantUnits(t.Name) {
@@ -154,12 +154,18 @@ func (n *Node) info() *NodeInfo {
 	return &NodeInfo{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone}
 }
 
-// info gives what followers are told of a tenant; false when its unit says all.
-func (t *Tenant) info() (bool, *TenantInfo) {
-	if t.Buckets == 0 && !t.HasHome {
-		return false, nil
+// told reports whether followers are told of a tenant beside its units: it has
+// a home, or buckets that are served.
+func (s *State) told(t *Tenant) bool {
+	if t.HasHome || t.Buckets == 0 {
+		return t.HasHome
 	}
-	return true, &TenantInfo{Name: t.Name, Buckets: t.Buckets, Hash: t.Hash, Home: t.Home, HasHome: t.HasHome}
+	p, ok := s.buckets.Get(Unit(t.Name, 1))
+	return ok && p.served()
+}
+
+func (t *Tenant) info() *TenantInfo {
+	return &TenantInfo{Name: t.Name, Buckets: t.Buckets, Hash: t.Hash, Home: t.Home, HasHome: t.HasHome}
 }
 
 // served reports whether followers are told of the unit.

@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	maxReplicas        = 8
+	maxRouters         = 64
+	maxWait     Millis = 30 * 24 * 60 * 60 * 1000
+)
+
+func (c *change) bootstrap(cmd *Bootstrap) *Refusal {
+	if c.scope.Cluster != "" {
+		return refuse(CodeScope, "the directory has a scope already: "+c.scope.Authority())
+	}
+	switch sc := cmd.Scope; {
+	case !ValidName(sc.Cluster):
+		return badName("cluster", sc.Cluster)
+	case sc.Region != "" && !validRegion(sc.Region):
+		return badName("region", string(sc.Region))
+	case sc.History == 0:
+		return refuse(CodeBadRequest, "histories are numbered from 1")
+	}
+	if r := cmd.Settings.check(); r != nil {
+		return r
+	}
+	c.scope = cmd.Scope
+	c.settings = cmd.Settings.clone()
+	return nil
+}
+
+func (c *change) setSettings(cmd *SetSettings) *Refusal {
+	if r := cmd.Settings.check(); r != nil {
+		return r
+	}
+	c.settings = cmd.Settings.clone()
+	return nil
+}
+
+func (s *Settings) check() *Refusal {
+	switch {
+	case s.DefaultRegion != nil && *s.DefaultRegion != "" && !validRegion(*s.DefaultRegion):
+		return badName("region", string(*s.DefaultRegion))
+	case s.Replicas > maxReplicas:
+		return refuse(CodeBadRequest, "more than 8 replicas are not kept")
+	case outside(s.AutoFailover) || outside(s.RepairAfter) || outside(s.RemoveAfter):
+		return refuse(CodeBadRequest, "a duration of the settings is below 0 or above 30 days")
+	case s.ReplicationToken != "" && !validToken(s.ReplicationToken):
+		return refuse(CodeBadRequest, "the replication token is too long, or not printable ASCII")
+	}
+	return nil
+}
+
+func outside(d Millis) bool { return d < 0 || d > maxWait }
+
+func (s *Settings) clone() Settings {
+	own := *s
+	if s.DefaultRegion != nil {
+		r := *s.DefaultRegion
+		own.DefaultRegion = &r
+	}
+	return own
+}
+
+func (c *change) putMember(cmd *PutMember) *Refusal {
+	m := cmd.Member
+	switch {
+	case !printable(string(m.ID), 2*MaxName):
+		return refuse(CodeBadRequest, "a server's id is 1 to 128 printable ASCII characters without a space")
+	case !printable(m.Raft, maxAddr) || m.API != "" && !printable(m.API, maxAddr):
+		return refuse(CodeBadRequest, "the address of server "+string(m.ID)+" is missing or not an address", "server", string(m.ID))
+	case m.Version < c.level:
+		return refuse(CodeServerTooOld, "server "+string(m.ID)+
+			" is older than the directory of its group; start it with a newer version", "server", string(m.ID))
+	}
+	c.members.Set(m.ID, &m)
+	c.raiseLevel()
+	return nil
+}
+
+func (c *change) deleteMember(cmd *DeleteMember) *Refusal {
+	if _, ok := c.members.Delete(cmd.ID); !ok {
+		return refuse(CodeMemberUnknown, "no server of the group has this id", "server", clip(string(cmd.ID)))
+	}
+	c.raiseLevel()
+	return nil
+}
+
+// raiseLevel lifts the level to what all members know. It never falls: entries
+// above a lower one may be in the log.
+func (c *change) raiseLevel() {
+	lowest, any := uint32(0), false
+	c.members.Scan(func(_ MemberID, m *Member) bool {
+		if !any || m.Version < lowest {
+			lowest, any = m.Version, true
+		}
+		return true
+	})
+	c.level = max(c.level, lowest)
+}
+
+func (c *change) putRegion(cmd *PutRegion) Result {
+	name := cmd.Region.Name
+	if !validRegion(name) {
+		return refused(badName("region", string(name)))
+	}
+	routers := cmd.Region.Routers
+	bad := len(routers) == 0 || len(routers) > maxRouters
+	for _, r := range routers {
+		bad = bad || !printable(r, maxAddr) || !strings.HasPrefix(r, "http://") && !strings.HasPrefix(r, "https://")
+	}
+	if bad {
+		return refused(refuse(CodeBadRequest, "give 1 to 64 routers of region "+string(name)+
+			", each http:// or https:// and host:port", "region", string(name)))
+	}
+	before, known := c.regions.Get(name)
+	if !known || !slices.Equal(before.Routers, routers) {
+		r := &Region{Name: name, Routers: slices.Clone(routers)}
+		c.regions.Set(name, r)
+		c.events = append(c.events, Event{Region: r})
+	}
+	return Result{Created: !known}
+}
+
+func (c *change) deleteRegion(cmd *DeleteRegion) *Refusal {
+	if _, ok := c.regions.Get(cmd.Name); !ok {
+		return refuse(CodeRegionUnknown, "region "+clip(string(cmd.Name))+" is not recorded as one that keeps its own directory",
+			"region", clip(string(cmd.Name)))
+	}
+	for t := range c.Tenants("", "") {
+		if t.HasHome && t.Home == cmd.Name {
+			return refuse(CodeRegionInUse, "region "+string(cmd.Name)+" is the home of "+string(t.Name),
+				"region", string(cmd.Name), "tenant", string(t.Name))
+		}
+	}
+	c.regions.Delete(cmd.Name)
+	c.events = append(c.events, Event{RegionGone: cmd.Name})
+	return nil
+}

@@ -1,0 +1,98 @@
+package fsm
+
+import "slices"
+
+func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
+	j, ok := c.running.Get(cmd.ID)
+	if !ok {
+		return refuse(CodeStale, "the job has ended")
+	}
+	if j.Step != cmd.From {
+		return refuse(CodeStale, "the job stands at "+j.Step.String()+", not at "+cmd.From.String())
+	}
+	if !j.mayGo(cmd.To) {
+		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
+	}
+	if (cmd.To == StepUndo) != (cmd.Refusal != nil) {
+		return refuse(CodeBadRequest, "a refusal is given when a job is undone, and only then")
+	}
+	if cmd.Refusal != nil && cmd.Refusal.Code == "" {
+		return refuse(CodeBadRequest, "the refusal of a job needs a code")
+	}
+	next := *j
+	next.Step, next.Problem = cmd.To, ""
+	if cmd.Refusal != nil {
+		next.Refusal = cmd.Refusal.kept()
+	}
+	if cmd.To != StepDone {
+		c.putJob(&next)
+		return nil
+	}
+	// A schema may be long and is not needed any more.
+	next.Schema, next.Ended, next.EndedIn = "", c.now, c.at
+	c.endJob(&next)
+	if next.Kind == JobCreate && next.Refusal == nil {
+		c.settle(&next, c.serve(next.Tenant))
+		return nil
+	}
+	c.dropTenant(next.Tenant)
+	c.settle(&next, refused(next.Refusal))
+	return nil
+}
+
+// mayGo reports whether a job's next step may be to.
+func (j *Job) mayGo(to JobStep) bool {
+	switch j.Step {
+	case StepMake:
+		return to == StepUndo || to == StepSchema && j.Schema != "" || to == StepDone && j.Schema == ""
+	case StepSchema:
+		return to == StepUndo || to == StepDone
+	case StepUndo, StepRemove:
+		return to == StepDone
+	}
+	return false
+}
+
+// serve makes the units of a new tenant active and gives the result that the
+// create is answered with.
+func (c *change) serve(name TenantName) Result {
+	var r Result
+	for _, p := range slices.Collect(c.TenantUnits(name)) {
+		active := *p
+		active.State, active.Job = UnitActive, 0
+		c.putUnit(&active)
+		c.events = append(c.events, Event{Unit: active.info()})
+		r.Placed = &active
+	}
+	t, _ := c.tenants.Get(name)
+	r.Tenant = t.tenant
+	if t.tenant.Buckets > 0 {
+		c.events = append(c.events, Event{Tenant: t.tenant.info()})
+		r.Placed = nil
+	}
+	return r
+}
+
+// kept is r as it is put into a record: bounded, and nobody else's.
+func (r *Refusal) kept() *Refusal {
+	own := &Refusal{Code: Code(clip(string(r.Code))), Text: clip(r.Text)}
+	if len(r.Fields) > 0 && len(r.Fields) <= 16 {
+		own.Fields = make(map[string]string, len(r.Fields))
+		for k, v := range r.Fields {
+			own.Fields[clip(k)] = clip(v)
+		}
+	}
+	return own
+}
+
+func (c *change) noteJob(cmd *NoteJob) *Refusal {
+	j, ok := c.running.Get(cmd.ID)
+	if !ok {
+		return refuse(CodeStale, "the job has ended")
+	}
+	noted := *j
+	noted.Problem = clip(cmd.Problem)
+	noted.Attempts++
+	c.putJob(&noted)
+	return nil
+}

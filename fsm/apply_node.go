@@ -1,0 +1,187 @@
+package fsm
+
+import "strings"
+
+const (
+	maxAddr   = 512
+	maxToken  = 4096
+	maxText   = 4096      // of what a node or an executor says, kept in a record
+	MaxSchema = 192 << 10 // bytes of CreateTenant.Schema
+)
+
+func (c *change) putNode(cmd *PutNode) Result {
+	if r := cmd.check(); r != nil {
+		return refused(r)
+	}
+	e, changed := c.nodes.Get(cmd.Name)
+	var n Node
+	if changed {
+		n = *e.node
+	} else {
+		if cmd.Addr == nil || cmd.Token == nil {
+			return refused(refuse(CodeBadRequest, "node "+string(cmd.Name)+
+				" is not recorded yet: give its addr and its token", "node", string(cmd.Name)))
+		}
+		n = Node{ID: NodeID(c.at), Name: cmd.Name, Weight: DefaultWeight}
+	}
+	set(&n.Addr, cmd.Addr)
+	set(&n.Token, cmd.Token)
+	set(&n.Region, cmd.Region)
+	set(&n.Zone, cmd.Zone)
+	set(&n.Weight, cmd.Weight)
+	if changed && n.Region != e.node.Region {
+		if r := c.inUse(e, "its region cannot change"); r != nil {
+			return refused(r)
+		}
+	}
+	if cmd.Standby != nil && *cmd.Standby != n.Standby {
+		if r := c.pair(&n, *cmd.Standby); r != nil {
+			return refused(r)
+		}
+		n.Standby = *cmd.Standby
+	}
+	if !changed || *n.info() != *e.node.info() {
+		c.events = append(c.events, Event{Node: n.info()})
+	}
+	c.State.putNode(&n)
+	return Result{Created: !changed, Node: &n}
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// check refuses values that no node can have, whatever is recorded.
+func (cmd *PutNode) check() *Refusal {
+	name := string(cmd.Name)
+	switch {
+	case !ValidName(name):
+		return badName("node", name)
+	case cmd.Addr != nil && !validAddr(*cmd.Addr):
+		return refuse(CodeBadRequest, "the addr of node "+name+" is not host:port, or http:// or https:// and host:port", "node", name)
+	case cmd.Token != nil && !validToken(*cmd.Token):
+		return refuse(CodeBadRequest, "the token of node "+name+" is empty, too long, or not printable ASCII", "node", name)
+	case cmd.Region != nil && *cmd.Region != "" && !validRegion(*cmd.Region):
+		return badName("region", string(*cmd.Region))
+	case cmd.Zone != nil && *cmd.Zone != "" && !ValidName(string(*cmd.Zone)):
+		return badName("zone", string(*cmd.Zone))
+	case cmd.Standby != nil && *cmd.Standby != "" && !ValidName(string(*cmd.Standby)):
+		return badName("standby", string(*cmd.Standby))
+	case cmd.Standby != nil && *cmd.Standby == cmd.Name:
+		return refuse(CodeBadRequest, "node "+name+" cannot be its own standby", "node", name)
+	}
+	return nil
+}
+
+// validAddr reports whether a looks like host:port with an optional scheme;
+// what is behind it is found out by asking the node.
+func validAddr(a string) bool {
+	rest, ok := strings.CutPrefix(a, "http://")
+	if !ok {
+		rest, _ = strings.CutPrefix(a, "https://")
+	}
+	colon := strings.LastIndexByte(rest, ':')
+	return printable(a, maxAddr) && colon > 0 && colon < len(rest)-1 && !strings.ContainsAny(rest, "/?#@")
+}
+
+func validToken(t string) bool { return printable(t, maxToken) }
+
+// printable reports whether t is 1 to limit bytes of printable ASCII without a
+// space.
+func printable(t string, limit int) bool {
+	for i := 0; i < len(t); i++ {
+		if t[i] <= ' ' || t[i] >= 0x7f {
+			return false
+		}
+	}
+	return t != "" && len(t) <= limit
+}
+
+// inUse refuses what cannot be done to a node that holds something or is in a
+// pair (N3), naming one thing.
+func (c *change) inUse(e *seat, what string) *Refusal {
+	name := string(e.node.Name)
+	if r := c.holds(e, what); r != nil {
+		return r
+	}
+	if other := max(e.node.Standby, e.standbyOf); other != "" {
+		return refuse(CodeNodeInUse, "node "+name+" is in a pair with "+string(other)+": "+what+"; end the pair first",
+			"node", name, "pair", string(other))
+	}
+	return nil
+}
+
+// holds refuses what cannot be done to a node that holds a unit, naming one.
+func (c *change) holds(e *seat, what string) *Refusal {
+	u, _, any := e.units.Min()
+	if !any {
+		return nil
+	}
+	name, held := string(e.node.Name), "holds"
+	if p, ok := c.Placed(u); ok && p.Node != e.node.Name {
+		held = "holds a copy of"
+	}
+	return refuse(CodeNodeInUse, "node "+name+" "+held+" "+string(u)+": "+what, "node", name, "tenant", tenantOf(u))
+}
+
+func tenantOf(u UnitName) string {
+	t, _, _ := strings.Cut(string(u), ".")
+	return t
+}
+
+// pair checks that standby may become n's (C5); "" always may.
+func (c *change) pair(n *Node, standby NodeName) *Refusal {
+	if standby == "" {
+		return nil
+	}
+	e, ok := c.nodes.Get(standby)
+	if !ok {
+		return refuse(CodeStandbyUnknown, "no node is called "+string(standby)+"; record the standby first",
+			"standby", string(standby))
+	}
+	fields := []string{"node", string(n.Name), "standby", string(standby)}
+	conflict := func(text string) *Refusal { return refuse(CodePairConflict, text, fields...) }
+	switch own, _ := c.StandbyOf(n.Name); {
+	case e.node.Region != n.Region:
+		return refuse(CodeRegionMismatch, "standby "+string(standby)+" is in region "+regionText(e.node.Region)+
+			"; the standby of "+string(n.Name)+" must be in "+regionText(n.Region), fields...)
+	case own != "":
+		return conflict("node " + string(n.Name) + " is itself the standby of " + string(own) + "; a standby has none")
+	case e.standbyOf != "":
+		return conflict("node " + string(standby) + " is the standby of " + string(e.standbyOf) + " already")
+	case e.node.Standby != "":
+		return conflict("node " + string(standby) + " has a standby of its own, " + string(e.node.Standby))
+	case e.primaries > 0:
+		u, _, _ := e.units.Min()
+		return conflict("node " + string(standby) + " holds tenants (" + string(u) + "); a standby holds none of its own")
+	}
+	return nil
+}
+
+func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
+	e, ok := c.nodes.Get(cmd.Name)
+	if !ok {
+		return unknownNode(cmd.Name)
+	}
+	if r := c.holds(e, "it cannot be deleted; move its tenants away first"); r != nil {
+		return r
+	}
+	c.dropNode(e)
+	c.events = append(c.events, Event{NodeGone: cmd.Name})
+	return nil
+}
+
+// recordUsage passes over nodes that have been deleted meanwhile.
+func (c *change) recordUsage(cmd *RecordUsage) {
+	for _, u := range cmd.Usage {
+		e, ok := c.nodes.Get(u.Node)
+		if !ok {
+			continue
+		}
+		n := *e.node
+		n.Usage = Usage{At: c.now, Bytes: u.Bytes, Units: uint32(e.primaries + e.copies)}
+		c.State.putNode(&n)
+	}
+}

@@ -1,0 +1,143 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// firstEpoch is the epoch of a unit's positions until an entry flips it, which
+// gives it the entry's revision. No entry that can flip has a revision so low.
+const firstEpoch = 1
+
+func (c *change) createTenant(cmd *CreateTenant, key string) Result {
+	name := cmd.Name
+	switch {
+	case !ValidName(string(name)):
+		return refused(badName("tenant", string(name)))
+	case cmd.Buckets > 0 || cmd.Hash != HashNone:
+		return refused(refuse(CodeBadRequest, "tenants with buckets are not kept by this version; leave out buckets and hash",
+			"tenant", string(name)))
+	case len(cmd.Schema) > MaxSchema:
+		return refused(refuse(CodeBadRequest, "the schema is longer than 192 KiB; create the tenant, then run it there",
+			"tenant", string(name)))
+	}
+	if t, ok := c.tenants.Get(name); ok {
+		return refused(c.taken(t))
+	}
+	n, r := c.place(cmd)
+	if r != nil {
+		return refused(r)
+	}
+	id := UnitID(c.at)
+	t := &Tenant{Name: name, Created: c.now, Pinned: cmd.Pinned}
+	p := &Placed{ID: id, Unit: UnitName(name), Node: n.Name, State: UnitCreating, Epoch: firstEpoch, Job: JobID(c.at)}
+	c.putTenant(t, p)
+	c.putJob(&Job{
+		ID: JobID(c.at), Kind: JobCreate, Tenant: name, Step: StepMake, Schema: cmd.Schema,
+		Started: c.now, Request: key, Targets: []Target{{Unit: p.Unit, ID: id, Node: n.Name}},
+	})
+	return Result{Tenant: t, Placed: p, Job: JobID(c.at)}
+}
+
+// taken refuses a name that is in use, or is being given back.
+func (c *change) taken(t tenancy) *Refusal {
+	name := string(t.tenant.Name)
+	if j := c.jobOf(t.tenant.Name); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
+		return refuse(CodeBusy, "tenant "+name+" is being removed; try again when it is gone", "tenant", name)
+	}
+	return refuse(CodeTenantExists, "tenant "+name+" exists", "tenant", name)
+}
+
+// jobOf gives the job under way on a tenant, or nil.
+func (c *change) jobOf(name TenantName) *Job {
+	for p := range c.TenantUnits(name) {
+		if p.Job != 0 {
+			j, _ := c.running.Get(p.Job)
+			return j
+		}
+	}
+	return nil
+}
+
+// deleteTenant answers with the job at whose end the tenant is gone, however
+// that job ends.
+func (c *change) deleteTenant(cmd *DeleteTenant) Result {
+	t, ok := c.tenants.Get(cmd.Name)
+	if !ok {
+		return refused(unknownTenant(cmd.Name))
+	}
+	if t.tenant.HasHome {
+		return refused(elsewhere(t.tenant.Home))
+	}
+	switch j := c.jobOf(cmd.Name); {
+	case j == nil:
+		return Result{Job: c.beginDelete(cmd.Name)}
+	case j.Kind == JobDelete || j.Step == StepUndo:
+		return Result{Job: j.ID}
+	case j.Kind == JobCreate:
+		undone := *j
+		undone.Step, undone.Problem = StepUndo, ""
+		undone.Refusal = refuse(CodeDeleted, "tenant "+string(cmd.Name)+" was deleted before it was made", "tenant", string(cmd.Name))
+		c.putJob(&undone)
+		return Result{Job: j.ID}
+	}
+	return refused(busy(cmd.Name))
+}
+
+func busy(name TenantName) *Refusal {
+	return refuse(CodeBusy, "other work on tenant "+string(name)+" is under way; try again when it is done", "tenant", string(name))
+}
+
+func unknownTenant(name TenantName) *Refusal {
+	if !ValidName(string(name)) {
+		return badName("tenant", string(name))
+	}
+	return refuse(CodeTenantUnknown, "no tenant is called "+string(name), "tenant", string(name))
+}
+
+func (c *change) beginDelete(name TenantName) JobID {
+	j := &Job{ID: JobID(c.at), Kind: JobDelete, Tenant: name, Step: StepRemove, Started: c.now}
+	if t, _ := c.Tenant(name); c.told(t) {
+		c.events = append(c.events, Event{TenantGone: name})
+	}
+	for _, p := range slices.Collect(c.TenantUnits(name)) {
+		j.Targets = append(j.Targets, Target{Unit: p.Unit, ID: p.ID, Node: p.Node})
+		for _, cp := range p.Copies {
+			j.Targets = append(j.Targets, Target{Unit: p.Unit, ID: p.ID, Node: cp.Node})
+		}
+		if p.served() {
+			c.events = append(c.events, Event{UnitGone: p.Unit})
+		}
+		gone := *p
+		gone.State, gone.Job = UnitDeleting, j.ID
+		c.putUnit(&gone)
+	}
+	slices.SortFunc(j.Targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Node, b.Node))
+	})
+	c.putJob(j)
+	return j.ID
+}
+
+func (c *change) setPin(cmd *SetPin) Result {
+	t, ok := c.tenants.Get(cmd.Tenant)
+	if !ok {
+		return refused(unknownTenant(cmd.Tenant))
+	}
+	if j := c.jobOf(cmd.Tenant); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
+		return refused(refuse(CodeBusy, "tenant "+string(cmd.Tenant)+" is being removed", "tenant", string(cmd.Tenant)))
+	}
+	pinned := *t.tenant
+	pinned.Pinned = cmd.Pinned
+	c.putTenant(&pinned, t.unit)
+	return Result{Tenant: &pinned, Placed: t.unit}
+}
+
+// clip shortens a text that is kept in a record or a refusal.
+func clip(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}

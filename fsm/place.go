@@ -1,0 +1,148 @@
+package fsm
+
+import (
+	"math"
+	"slices"
+)
+
+// UnitEstimate is what a unit that its node's usage does not cover yet is
+// taken to weigh, in bytes: creates that come between two reports spread.
+const UnitEstimate = 64 << 10
+
+// DefaultWeight is a node's weight when none was given.
+const DefaultWeight = 1
+
+// place chooses the node of a new tenant (T2). An operator's Node is taken
+// whatever its weight; otherwise it is, of the nodes of the region that take
+// new units, the one with the fewest estimated bytes, then the fewest units,
+// then the first by name.
+func (s *State) place(cmd *CreateTenant) (*Node, *Refusal) {
+	if cmd.Region != nil && *cmd.Region != "" && !validRegion(*cmd.Region) {
+		return nil, badName("region", string(*cmd.Region))
+	}
+	if cmd.Region != nil && !s.regionKnown(*cmd.Region) {
+		return nil, refuse(CodeRegionUnknown, "no node is in region "+regionText(*cmd.Region)+
+			"; record one there first, or name another region", "region", string(*cmd.Region))
+	}
+	if cmd.Node != nil {
+		return s.placeOn(*cmd.Node, cmd.Region)
+	}
+	region := cmd.Region
+	if region == nil {
+		region = s.settings.DefaultRegion
+	}
+	if region != nil {
+		if r, ok := s.regions.Get(*region); ok {
+			return nil, elsewhere(r.Name)
+		}
+	}
+	if n := s.lightest(region, cmd.Silent); n != nil {
+		return n, nil
+	}
+	return nil, s.noNode(region, len(cmd.Silent) > 0)
+}
+
+// placeOn checks the node that was asked for by name.
+func (s *State) placeOn(name NodeName, region *RegionName) (*Node, *Refusal) {
+	e, ok := s.nodes.Get(name)
+	if !ok {
+		return nil, unknownNode(name)
+	}
+	n := e.node
+	if region != nil && n.Region != *region {
+		return nil, refuse(CodeRegionMismatch, "node "+string(n.Name)+" is in region "+regionText(n.Region)+
+			", not in "+regionText(*region)+"; leave one of the two out, or make them agree",
+			"node", string(n.Name), "region", string(n.Region))
+	}
+	if e.standbyOf != "" {
+		return nil, refuse(CodeNodeIsStandby, "node "+string(n.Name)+" is the standby of "+string(e.standbyOf)+
+			"; nothing is placed on a standby", "node", string(n.Name), "standby_of", string(e.standbyOf))
+	}
+	if r, ok := s.regions.Get(n.Region); ok {
+		return nil, elsewhere(r.Name)
+	}
+	return n, nil
+}
+
+// lightest is the best node for a new unit in a region, or in any; nil if
+// there is none.
+func (s *State) lightest(region *RegionName, silent []NodeName) *Node {
+	var best *Node
+	var bytes uint64
+	var units int
+	s.nodes.Scan(func(name NodeName, e *seat) bool {
+		if e.standbyOf != "" || e.node.Weight == 0 || region != nil && e.node.Region != *region ||
+			slices.Contains(silent, name) {
+			return true
+		}
+		if region == nil {
+			if _, own := s.regions.Get(e.node.Region); own {
+				return true
+			}
+		}
+		b, u := e.estimate()
+		if best == nil || b < bytes || b == bytes && u < units {
+			best, bytes, units = e.node, b, u
+		}
+		return true
+	})
+	return best
+}
+
+// estimate gives the bytes that the node is taken to hold by now, and its units.
+func (e *seat) estimate() (bytes uint64, units int) {
+	units = e.primaries + e.copies
+	bytes = e.node.Usage.Bytes
+	if fresh := units - int(e.node.Usage.Units); fresh > 0 {
+		bytes += min(uint64(fresh)*UnitEstimate, math.MaxUint64-bytes)
+	}
+	return bytes, units
+}
+
+func (s *State) noNode(region *RegionName, silent bool) *Refusal {
+	where, fields := "", []string(nil)
+	if region != nil {
+		where, fields = " in region "+regionText(*region), []string{"region", string(*region)}
+	}
+	if silent {
+		return refuse(CodeNoNode, "no node"+where+" that takes new tenants answers", fields...)
+	}
+	return refuse(CodeNoNode, "no node"+where+" takes new tenants; record one with a weight that is no standby", fields...)
+}
+
+// regionKnown reports whether a node is in r or r keeps its own directory.
+func (s *State) regionKnown(r RegionName) bool {
+	if _, ok := s.regions.Get(r); ok {
+		return true
+	}
+	known := false
+	s.nodes.Scan(func(_ NodeName, e *seat) bool {
+		known = e.node.Region == r
+		return !known
+	})
+	return known
+}
+
+func elsewhere(r RegionName) *Refusal {
+	return refuse(CodeRegionElsewhere, "region "+regionText(r)+
+		" keeps its own directory; ask a server or proxy of that region", "region", string(r))
+}
+
+func unknownNode(name NodeName) *Refusal {
+	if !ValidName(string(name)) {
+		return badName("node", string(name))
+	}
+	return refuse(CodeNodeUnknown, "no node is called "+string(name), "node", string(name))
+}
+
+// validRegion reports whether r may name a region: "global" stands for the
+// global group (Scope.Authority).
+func validRegion(r RegionName) bool { return ValidName(string(r)) && r != "global" }
+
+// regionText names a region to people.
+func regionText(r RegionName) string {
+	if r == "" {
+		return `"" (the unnamed region)`
+	}
+	return string(r)
+}
