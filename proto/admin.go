@@ -136,15 +136,28 @@ type Server struct {
 }
 
 // AddServer is the body of POST /_shard/group/servers. Voter defaults to true.
+// Region, Version and Empty are told by a server that joins by itself: whose
+// directory it is for, the newest command version that it knows, and whether
+// its folder holds nothing, so that it must not vote as one that it was before.
 type AddServer struct {
-	ID    fsm.MemberID `json:"id"`
-	Raft  string       `json:"raft"`
-	API   string       `json:"api"`
-	Voter *bool        `json:"voter,omitempty"`
+	ID      fsm.MemberID    `json:"id"`
+	Raft    string          `json:"raft"`
+	API     string          `json:"api"`
+	Voter   *bool           `json:"voter,omitempty"`
+	Region  *fsm.RegionName `json:"region,omitempty"`
+	Version uint32          `json:"version,omitempty"`
+	Empty   bool            `json:"empty,omitempty"`
+}
+
+// ServerAdded answers POST /_shard/group/servers.
+type ServerAdded struct {
+	ID      fsm.MemberID `json:"id"`
+	Cluster string       `json:"cluster"` // the group's cluster id
+	Index   uint64       `json:"index"`   // Raft index from which on it belongs to the group
 }
 
 // PutMember is the body of POST /_shard/group/members: a server of the group
-// tells the leader its addresses and its version when it starts.
+// has the leader record its addresses and its version.
 type PutMember struct {
 	ID      fsm.MemberID `json:"id"`
 	Raft    string       `json:"raft"`

@@ -1,0 +1,24 @@
+// Package loops holds the planners of a group's leader: functions that look at
+// the whole directory and say what is to be done next. They are pure: no I/O,
+// no clock, no randomness, no goroutine. They are level-triggered: a call or a
+// proposal that was lost is planned again, because the state still asks for it.
+//
+// Jobs plans the work of more than one step (invariant I8). What a leader has
+// learned from nodes in its own term stands in a Memory beside the state; a new
+// leader starts with an empty one, and each step is such that beginning it
+// again is harmless:
+//
+//   - make: a node that holds the unit under the job's unit id answers as if it
+//     had made it now.
+//   - schema: SQL must run once, and a leader that took the job over cannot know
+//     whether it did. It removes the unit, makes it again and runs the SQL on
+//     the empty one; nobody else could write to it yet. A late call of the
+//     former leader is refused by the node, which has heard the newer term.
+//   - undo, remove: done when the node has said that it does not hold the unit.
+//     A create that began in this term and certainly never reached its node
+//     (the connection was refused) is undone without asking it. Where this term's make got no answer, it may still arrive; the unit is
+//     asked for a second time, ConfirmAfter later, before it counts as gone.
+//
+// A node that does not answer delays no other node's work: calls are limited
+// for each node apart, and a silent node is asked by one call at a time.
+package loops
