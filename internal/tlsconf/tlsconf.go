@@ -87,6 +87,9 @@ func read(cfg Config) (*material, error) {
 	return m, nil
 }
 
+// HasCertificate reports whether a certificate to serve with is named.
+func (f *Files) HasCertificate() bool { return f.cfg.Cert != "" }
+
 // HasCA reports whether a CA is named, so that the parts' ports can ask for
 // certificates.
 func (f *Files) HasCA() bool { return f.cfg.CA != "" }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a program under measurement.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+}
+
+// start runs a program with its output kept for error messages.
+func start(ctx context.Context, name string, env []string, program string, args ...string) (*process, error) {
+	p := &process{name: name, cmd: exec.CommandContext(ctx, program, args...), out: &bytes.Buffer{}}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = 5 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// stop ends the program and waits for it.
+func (p *process) stop() {
+	if p == nil || p.cmd.Process == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Wait()
+}
+
+// cpu is the processor time that the program and its children used so far.
+func (p *process) cpu() (time.Duration, error) {
+	total := time.Duration(0)
+	for _, pid := range append([]int{p.cmd.Process.Pid}, children(p.cmd.Process.Pid)...) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		// Fields after the name in parentheses; utime and stime are 14 and 15.
+		f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+2:]))
+		for _, field := range f[11:13] {
+			ticks, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			total += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return total, nil
+}
+
+// switches are the voluntary context switches of all of the program's threads.
+func (p *process) switches() (n int64) {
+	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
+	tasks, _ := os.ReadDir(dir)
+	for _, t := range tasks {
+		data, _ := os.ReadFile(dir + "/" + t.Name() + "/status")
+		for line := range strings.Lines(string(data)) {
+			if v, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
+				c, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+				n += c
+			}
+		}
+	}
+	return n
+}
+
+// rss is the resident memory of the program and its children in bytes.
+func (p *process) rss() int64 {
+	total := int64(0)
+	for _, pid := range append([]int{p.cmd.Process.Pid}, children(p.cmd.Process.Pid)...) {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		if f := strings.Fields(string(data)); len(f) > 1 {
+			pages, _ := strconv.ParseInt(f[1], 10, 64)
+			total += pages * int64(os.Getpagesize())
+		}
+	}
+	return total
+}
+
+func children(pid int) (pids []int) {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for f := range strings.FieldsSeq(string(data)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+// freePort asks the kernel for a port that nobody uses.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// awaitPort waits until something listens.
+func awaitPort(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
+			return c.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nothing listens on %s: %w", addr, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"domicile/client"
+)
+
+// adminCmd is the operator's CLI: each command is one call of package client.
+type adminCmd struct {
+	Server    []string `default:"http://127.0.0.1:8070" sep:"," help:"Control servers or proxies to ask, separated by commas; the one that answers is used."`
+	Token     string   `help:"Token of the admin API."`
+	TokenFile string   `placeholder:"FILE" help:"File that holds the token."`
+	Output    string   `short:"o" enum:"table,json" default:"table" help:"How to print: ${enum}."`
+	TLSCA     string   `name:"tls-ca" placeholder:"FILE" help:"PEM certificates that the servers must be signed by."`
+	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"PEM certificate to show to servers that ask for one."`
+	TLSKey    string   `name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert."`
+
+	Nodes   adminNodes   `cmd:"" help:"Nodes: record, list, change, delete."`
+	Tenants adminTenants `cmd:"" help:"Tenants: create, list, show, pin, delete."`
+	Regions adminRegions `cmd:"" help:"Regions that keep a directory of their own."`
+	Group   adminGroup   `cmd:"" help:"The servers of the directory's group: show, add, remove, hand over."`
+}
+
+// admin is what a command of the operator's CLI runs with.
+type admin struct {
+	*client.Client
+	ctx  context.Context
+	out  *env
+	json bool
+}
+
+// open makes the client once the flags are known.
+func (c *adminCmd) open(ctx context.Context, e *env) (*admin, error) {
+	token, err := secret("token", c.Token, c.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := partsTransport(c.TLSCert, c.TLSKey, c.TLSCA)
+	if err != nil {
+		return nil, err
+	}
+	servers := make([]string, 0, len(c.Server))
+	for _, s := range c.Server {
+		servers = append(servers, strings.TrimRight(s, "/"))
+	}
+	cl, err := client.New(client.Config{Servers: servers, Token: token, Transport: transport})
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return &admin{Client: cl, ctx: ctx, out: e, json: c.Output == "json"}, nil
+}
+
+// print gives v as JSON, or the rows as a table under their head.
+func (a *admin) print(v any, head []string, rows [][]string) error {
+	if a.json {
+		enc := json.NewEncoder(a.out.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	}
+	w := tabwriter.NewWriter(a.out.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(head, "\t"))
+	for _, r := range rows {
+		for i, cell := range r {
+			if cell == "" {
+				r[i] = "-"
+			}
+		}
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return w.Flush()
+}
+
+// say prints one line for people, and nothing for programs.
+func (a *admin) say(format string, args ...any) error {
+	if a.json {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out.stdout, format+"\n", args...)
+	return err
+}

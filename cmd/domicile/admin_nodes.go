@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+type adminNodes struct {
+	List   nodesList   `cmd:"" default:"1" help:"List the nodes."`
+	Get    nodesGet    `cmd:"" help:"Show one node."`
+	Put    nodesPut    `cmd:"" help:"Record a node, or change one; flags left out keep what is recorded. The node is asked first."`
+	Delete nodesDelete `cmd:"" help:"Forget a node that holds nothing."`
+}
+
+type nodesList struct{}
+
+// Run lists the nodes.
+func (nodesList) Run(a *admin) error {
+	nodes, err := a.Nodes(a.ctx)
+	if err != nil {
+		return err
+	}
+	return a.printNodes(nodes, nodes)
+}
+
+type nodesGet struct {
+	Name fsm.NodeName `arg:"" help:"Name of the node."`
+}
+
+// Run shows a node.
+func (c *nodesGet) Run(a *admin) error {
+	n, err := a.Node(a.ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return a.printNodes(n, []proto.Node{n})
+}
+
+func (a *admin) printNodes(v any, nodes []proto.Node) error {
+	var rows [][]string
+	for _, n := range nodes {
+		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), string(n.State), string(n.Standby),
+			fmt.Sprint(n.Weight), fmt.Sprint(n.Tenants), fmt.Sprint(n.Replicas), bytesText(n.Bytes)})
+	}
+	return a.print(v, []string{"NODE", "ADDR", "REGION", "ZONE", "STATE", "STANDBY", "WEIGHT", "TENANTS", "REPLICAS", "BYTES"}, rows)
+}
+
+// bytesText gives a size as people read it.
+func bytesText(n uint64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/unit, 0
+	for ; v >= unit && i < 4; i++ {
+		v /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
+}
+
+type nodesPut struct {
+	Name          fsm.NodeName    `arg:"" help:"Name of the node: [a-z0-9_-], 1 to 64 characters."`
+	Addr          *string         `help:"host:port, or http(s)://host:port, of the node."`
+	NodeToken     string          `help:"The node's --admin-token."`
+	NodeTokenFile string          `placeholder:"FILE" help:"File that holds the node's --admin-token."`
+	Region        *fsm.RegionName `help:"Region that the node is in."`
+	Zone          *fsm.ZoneName   `help:"Zone that the node is in; copies go to another one."`
+	Standby       *fsm.NodeName   `help:"Node that keeps a copy of everything on this one; an empty name ends the pair."`
+	Weight        *uint32         `help:"Share of units relative to other nodes; 0 takes none."`
+}
+
+// Run records a node.
+func (c *nodesPut) Run(a *admin) error {
+	put := proto.PutNode{Addr: c.Addr, Region: c.Region, Zone: c.Zone, Standby: c.Standby, Weight: c.Weight}
+	token, err := secret("node-token", c.NodeToken, c.NodeTokenFile)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		put.Token = &token
+	}
+	n, created, err := a.PutNode(a.ctx, c.Name, put)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(n, nil, nil)
+	}
+	what := "changed"
+	if created {
+		what = "recorded"
+	}
+	return a.say("node %s %s: %s, region %q, zone %q", n.Node, what, n.Addr, n.Region, n.Zone)
+}
+
+type nodesDelete struct {
+	Name fsm.NodeName `arg:"" help:"Name of the node."`
+}
+
+// Run forgets a node.
+func (c *nodesDelete) Run(a *admin) error {
+	if err := a.DeleteNode(a.ctx, c.Name); err != nil {
+		return err
+	}
+	return a.say("node %s deleted", c.Name)
+}

@@ -1,0 +1,185 @@
+package testcluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var binary string
+
+// Main builds the program, runs the tests and removes what it built. A
+// package's TestMain hands over to it.
+func Main(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "domicile-test")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "domicile")
+		build := exec.Command("go", "build", "-tags", "hashicorpmetrics", "-o", binary, "domicile/cmd/domicile")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the program under test: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// Process is one of the deployment's processes, kept over its restarts.
+type Process struct {
+	Name string
+	URL  string // of its listener
+	Data string // its data folder, or ""
+
+	t    testing.TB
+	args []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when cmd has ended
+	log    *tail
+	paused bool
+}
+
+// FreeAddr gives a loopback address that nothing listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Spawn starts a process of the program with args that listens on addr.
+func Spawn(t testing.TB, name, addr, data string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Name: name, URL: "http://" + addr, Data: data, t: t, args: args, log: &tail{}}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s wrote:\n%s", name, p.log)
+		}
+	})
+	p.Start()
+	return p
+}
+
+// Start runs the process again with the arguments it had.
+func (p *Process) Start() {
+	p.t.Helper()
+	cmd := exec.Command(binary, p.args...)
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	if err := cmd.Start(); err != nil {
+		p.t.Fatalf("start %s: %v", p.Name, err)
+	}
+	ended := make(chan struct{})
+	p.mu.Lock()
+	p.cmd, p.ended = cmd, ended
+	p.mu.Unlock()
+	go func() { // ends with the process, which Kill sees to
+		_ = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// Kill ends the process with SIGKILL: nothing is flushed, nothing is said.
+func (p *Process) Kill() { p.signal(syscall.SIGKILL, true) }
+
+// Stop ends the process with SIGTERM and waits for it.
+func (p *Process) Stop() { p.signal(syscall.SIGTERM, true) }
+
+// Pause stops the process with SIGSTOP until Resume.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP, false) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT, false) }
+
+func (p *Process) signal(s syscall.Signal, wait bool) {
+	p.mu.Lock()
+	cmd, ended := p.cmd, p.ended
+	p.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	if err := cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("signal %s: %v", p.Name, err)
+	}
+	if wait {
+		<-ended
+	}
+}
+
+// Ended reports whether the process has ended, and its exit status.
+func (p *Process) Ended() (code int, ended bool) {
+	p.mu.Lock()
+	cmd, done := p.cmd, p.ended
+	p.mu.Unlock()
+	select {
+	case <-done:
+		return cmd.ProcessState.ExitCode(), true
+	default:
+		return 0, false
+	}
+}
+
+// Log gives the end of what the process wrote.
+func (p *Process) Log() string { return p.log.String() }
+
+// AwaitReady waits until the process says that it can do its work.
+func (p *Process) AwaitReady() {
+	p.t.Helper()
+	WaitFor(p.t, p.Name+" is ready", func() error {
+		if code, ended := p.Ended(); ended {
+			return fmt.Errorf("it ended with status %d: %s", code, p.log)
+		}
+		resp, err := quick.Get(p.URL + "/_ready")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+}
+
+// quick is for questions that are asked again when they are not answered.
+var quick = &http.Client{Timeout: 5 * time.Second}
+
+// tail keeps the last of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+const tailSize = 256 << 10
+
+func (l *tail) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buf.Len() > tailSize {
+		l.buf.Next(l.buf.Len() / 2)
+	}
+	return l.buf.Write(b)
+}
+
+func (l *tail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

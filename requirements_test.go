@@ -1,0 +1,59 @@
+package domicile
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestRequirementsAreShown keeps docs/requirements.md true: each row of its
+// table names a requirement, tests that exist and files that exist.
+func TestRequirementsAreShown(t *testing.T) {
+	text, err := os.ReadFile("docs/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	fn := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	goFiles(t, func(_ string, src []byte) {
+		for _, m := range fn.FindAllSubmatch(src, -1) {
+			exists[string(m[1])] = true
+		}
+	})
+	number := regexp.MustCompile(`^[NTCLMGRBOXI]\d+$`)
+	quoted := regexp.MustCompile("`([^`]+)`")
+	rows, seen := 0, map[string]bool{}
+	for _, line := range strings.Split(string(text), "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !number.MatchString(strings.TrimSpace(cells[1])) {
+			continue
+		}
+		rows++
+		req := strings.TrimSpace(cells[1])
+		if seen[req] {
+			t.Errorf("%s has two rows", req)
+		}
+		seen[req] = true
+		tests, files := quoted.FindAllStringSubmatch(cells[3], -1), quoted.FindAllStringSubmatch(cells[4], -1)
+		if len(tests) == 0 || len(files) == 0 {
+			t.Errorf("%s names no test or no file", req)
+		}
+		for _, m := range tests {
+			if strings.HasPrefix(m[1], "make ") || strings.HasPrefix(m[1], "clients/") {
+				continue
+			}
+			if !exists[m[1]] {
+				t.Errorf("%s is said to be shown by %s, which does not exist", req, m[1])
+			}
+		}
+		for _, m := range files {
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s is said to be done in %s, which does not exist", req, m[1])
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("docs/requirements.md has %d rows; its table was not understood", rows)
+	}
+}
