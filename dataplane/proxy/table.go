@@ -1,0 +1,300 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"domicile/dataplane/proxy/http1"
+	"domicile/fsm"
+)
+
+// errTooLong says that the directory holds a name that no table can.
+var errTooLong = errors.New("a name or a list of copies in the directory is longer than a proxy can hold")
+
+// table is what a proxy knows of the directory at one revision: immutable, one
+// pointer for a request to read. It equals the fsm.View at that revision.
+type table struct {
+	revision fsm.Revision
+	units    *shards // by unit name: an encoded unitRecord
+	tenants  *shards // by tenant name: an encoded fsm.TenantInfo; few tenants have one
+	nodes    []seat  // a unit names its node by its place here
+	places   map[fsm.NodeName]uint32
+	regions  map[fsm.RegionName]*fsm.Region
+}
+
+// seat is a node's place in a table. Places are kept when a node goes, so that
+// what unit records hold stays right.
+type seat struct {
+	info    fsm.NodeInfo
+	present bool
+	up      *http1.Upstream // nil before the proxy has opened it
+}
+
+// unitRecord is what a table knows of a unit.
+type unitRecord struct {
+	node     uint32 // place of its node
+	state    fsm.UnitState
+	id       fsm.UnitID
+	epoch    uint64
+	revision fsm.Revision // of its last change, or of the snapshot that told of it
+	copies   []byte       // encoded: 5 bytes each, state and place of the node
+}
+
+const (
+	unitHeader = 4 + 1 + 1 + 8 + 8 + 8
+	copySize   = 5
+	maxCopies  = 255
+)
+
+func newTable() *table {
+	return &table{
+		units:   newShards(),
+		tenants: newShards(),
+		places:  map[fsm.NodeName]uint32{},
+		regions: map[fsm.RegionName]*fsm.Region{},
+	}
+}
+
+// seat finds the node of a unit, nil without one: the look-up of the hot path.
+func (t *table) seat(unit []byte) *seat {
+	place, ok := t.units.hint(unit)
+	if !ok {
+		return nil
+	}
+	return &t.nodes[place]
+}
+
+// unit looks up all that is known of a unit.
+func (t *table) unit(name []byte) (unitRecord, bool) {
+	v := t.units.get(name)
+	if v == nil {
+		return unitRecord{}, false
+	}
+	return decodeUnit(v), true
+}
+
+func decodeUnit(v []byte) unitRecord {
+	_ = v[unitHeader-1]
+	return unitRecord{
+		node:     binary.LittleEndian.Uint32(v),
+		state:    fsm.UnitState(v[4]),
+		id:       fsm.UnitID(binary.LittleEndian.Uint64(v[6:])),
+		epoch:    binary.LittleEndian.Uint64(v[14:]),
+		revision: fsm.Revision(binary.LittleEndian.Uint64(v[22:])),
+		copies:   v[unitHeader : unitHeader+int(v[5])*copySize],
+	}
+}
+
+func (t *table) unitInfo(name []byte, r unitRecord) fsm.UnitInfo {
+	info := fsm.UnitInfo{
+		Unit: fsm.UnitName(name), ID: r.id, Node: t.nodes[r.node].info.Name, State: r.state, Epoch: r.epoch,
+	}
+	for c := r.copies; len(c) > 0; c = c[copySize:] {
+		info.Copies = append(info.Copies, fsm.Copy{
+			Node: t.nodes[binary.LittleEndian.Uint32(c[1:])].info.Name, State: fsm.CopyState(c[0]),
+		})
+	}
+	return info
+}
+
+// tenant looks up what is known of a tenant beside its unit.
+func (t *table) tenant(name []byte) (fsm.TenantInfo, bool) {
+	v := t.tenants.get(name)
+	if v == nil {
+		return fsm.TenantInfo{}, false
+	}
+	return fsm.TenantInfo{
+		Name:    fsm.TenantName(name),
+		Buckets: binary.LittleEndian.Uint32(v),
+		Hash:    fsm.Hash(v[4]),
+		HasHome: v[5] == 1,
+		Home:    fsm.RegionName(v[6:]),
+	}, true
+}
+
+// node gives a node that the directory holds.
+func (t *table) node(name fsm.NodeName) (fsm.NodeInfo, bool) {
+	i, ok := t.places[name]
+	if !ok || !t.nodes[i].present {
+		return fsm.NodeInfo{}, false
+	}
+	return t.nodes[i].info, true
+}
+
+// all yields the events that build this table from an empty one: nodes,
+// regions, tenants, units.
+func (t *table) all(yield func(fsm.Event) bool) {
+	for i := range t.nodes {
+		if s := &t.nodes[i]; s.present && !yield(fsm.Event{Node: &s.info}) {
+			return
+		}
+	}
+	for _, r := range t.regions {
+		if !yield(fsm.Event{Region: r}) {
+			return
+		}
+	}
+	stopped := false
+	t.tenants.each(func(key, _ []byte) bool {
+		info, _ := t.tenant(key)
+		stopped = !yield(fsm.Event{Tenant: &info})
+		return !stopped
+	})
+	if stopped {
+		return
+	}
+	t.units.each(func(key, v []byte) bool {
+		info := t.unitInfo(key, decodeUnit(v))
+		return yield(fsm.Event{Unit: &info})
+	})
+}
+
+// tableEdit makes the next table from one. Its table is not seen by anyone
+// before seal.
+type tableEdit struct {
+	next       *table
+	revision   fsm.Revision
+	units      *editor
+	tenants    *editor
+	ownNodes   bool
+	ownRegions bool
+	scratch    []byte
+}
+
+// edit begins the table at revision rev. One edit of a lineage is made at a
+// time; an edit that is not sealed is dropped with its tables' next edit under
+// another number: numbers come from editID, not from the revision.
+func (t *table) edit(rev fsm.Revision, editID uint64) *tableEdit {
+	next := *t
+	return &tableEdit{next: &next, revision: rev, units: t.units.edit(editID), tenants: t.tenants.edit(editID)}
+}
+
+// apply reduces one event as fsm.View does.
+func (e *tableEdit) apply(ev *fsm.Event) error {
+	switch {
+	case ev.Node != nil:
+		e.putNode(ev.Node)
+	case ev.NodeGone != "":
+		e.dropNode(ev.NodeGone)
+	case ev.Unit != nil:
+		return e.putUnit(ev.Unit)
+	case ev.UnitGone != "":
+		e.units.remove(asBytes(string(ev.UnitGone)))
+	case ev.Tenant != nil:
+		return e.putTenant(ev.Tenant)
+	case ev.TenantGone != "":
+		e.tenants.remove(asBytes(string(ev.TenantGone)))
+	case ev.Region != nil:
+		e.regions()[ev.Region.Name] = ev.Region
+	case ev.RegionGone != "":
+		delete(e.regions(), ev.RegionGone)
+	}
+	return nil
+}
+
+func (e *tableEdit) regions() map[fsm.RegionName]*fsm.Region {
+	if !e.ownRegions {
+		e.next.regions, e.ownRegions = maps.Clone(e.next.regions), true
+	}
+	return e.next.regions
+}
+
+// place gives a node's place, a new one for a node never heard of.
+func (e *tableEdit) place(name fsm.NodeName) uint32 {
+	if i, ok := e.next.places[name]; ok {
+		return i
+	}
+	e.ownSeats()
+	i := uint32(len(e.next.nodes))
+	e.next.nodes = append(e.next.nodes, seat{info: fsm.NodeInfo{Name: name}})
+	e.next.places[name] = i
+	return i
+}
+
+func (e *tableEdit) ownSeats() {
+	if !e.ownNodes {
+		e.next.nodes, e.next.places = slices.Clone(e.next.nodes), maps.Clone(e.next.places)
+		e.ownNodes = true
+	}
+}
+
+func (e *tableEdit) putNode(n *fsm.NodeInfo) {
+	i := e.place(n.Name)
+	e.ownSeats()
+	s := &e.next.nodes[i]
+	if s.info.Addr != n.Addr {
+		s.up = nil
+	}
+	s.info, s.present = *n, true
+}
+
+func (e *tableEdit) dropNode(name fsm.NodeName) {
+	i, ok := e.next.places[name]
+	if !ok {
+		return
+	}
+	e.ownSeats()
+	e.next.nodes[i] = seat{info: fsm.NodeInfo{Name: name}}
+}
+
+func (e *tableEdit) putUnit(u *fsm.UnitInfo) error {
+	if len(u.Unit) > maxKey || len(u.Copies) > maxCopies {
+		return fmt.Errorf("unit %.80q: %w", u.Unit, errTooLong)
+	}
+	b := binary.LittleEndian.AppendUint32(e.scratch[:0], e.place(u.Node))
+	b = append(b, byte(u.State), byte(len(u.Copies)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(u.ID))
+	b = binary.LittleEndian.AppendUint64(b, u.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.revision))
+	for _, c := range u.Copies {
+		b = append(b, byte(c.State))
+		b = binary.LittleEndian.AppendUint32(b, e.place(c.Node))
+	}
+	e.scratch = b
+	e.units.put(asBytes(string(u.Unit)), b, e.next.places[u.Node])
+	return nil
+}
+
+func (e *tableEdit) putTenant(t *fsm.TenantInfo) error {
+	if len(t.Name) > maxKey || len(t.Home) > maxKey {
+		return fmt.Errorf("tenant %.80q: %w", t.Name, errTooLong)
+	}
+	b := binary.LittleEndian.AppendUint32(e.scratch[:0], t.Buckets)
+	home := byte(0)
+	if t.HasHome {
+		home = 1
+	}
+	b = append(append(b, byte(t.Hash), home), t.Home...)
+	e.scratch = b
+	e.tenants.put(asBytes(string(t.Name)), b, 0)
+	return nil
+}
+
+// seal gives the table at the edit's revision.
+func (e *tableEdit) seal() *table {
+	e.next.units, e.next.tenants = e.units.seal(), e.tenants.seal()
+	e.next.revision = e.revision
+	return e.next
+}
+
+// copyState says how old a table is. It is apart from the table because it
+// changes with every heartbeat.
+type freshness struct {
+	asOf atomic.Int64 // Unix milliseconds at which the table was known to be current; 0 never
+}
+
+func (f *freshness) set(at time.Time) { f.asOf.Store(at.UnixMilli()) }
+
+// age is how long ago the table was known to be current.
+func (f *freshness) age(now time.Time) time.Duration {
+	at := f.asOf.Load()
+	if at == 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.UnixMilli(at)))
+}
