@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+
+	"github.com/tidwall/btree"
+)
+
+// MaxBuckets is the greatest number of a tenant's buckets.
+const MaxBuckets = 1 << 16
+
+// Meta is what a state holds beside its records.
+type Meta struct {
+	Revision Revision
+	Now      Millis
+	Level    uint32
+	Scope    Scope
+	Settings Settings
+}
+
+// Meta gives what s holds beside its records.
+func (s *State) Meta() Meta {
+	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings}
+}
+
+// BucketUnits yields, by name, the units of tenants that have buckets.
+func (s *State) BucketUnits() iter.Seq[*Placed] { return values(&s.buckets) }
+
+// Requests yields what is remembered of Idempotency-Keys, by revision.
+func (s *State) Requests() iter.Seq[*Request] {
+	return func(yield func(*Request) bool) {
+		s.answered.Scan(func(_ Revision, key string) bool {
+			q, _ := s.requests.Get(key)
+			return yield(q)
+		})
+	}
+}
+
+// CountRecords counts the records of s: members, regions, nodes, tenants,
+// units of buckets, jobs and requests.
+func (s *State) CountRecords() int {
+	return s.members.Len() + s.regions.Len() + s.nodes.Len() + s.tenants.Len() +
+		s.buckets.Len() + s.jobs.Len() + s.requests.Len()
+}
+
+// Builder makes a State of its records, as a snapshot holds them. Records of a
+// kind are added in the order of their keys, and nodes before what is placed
+// on them; a record that is out of order, or refers to a node that is not
+// there, is an error.
+type Builder struct{ s *State }
+
+// NewBuilder begins a state. It fails for one of a level that this binary does
+// not know.
+func NewBuilder(m Meta) (*Builder, error) {
+	if m.Level > Version {
+		return nil, fmt.Errorf("the directory is of command version %d and this binary knows %d: start a newer one", m.Level, Version)
+	}
+	s := New()
+	s.revision, s.now, s.level, s.scope, s.settings = m.Revision, m.Now, m.Level, m.Scope, m.Settings
+	return &Builder{s}, nil
+}
+
+// load adds a record behind the last one of its tree.
+func load[K cmp.Ordered, V any](m *btree.Map[K, V], k K, v V) error {
+	if last, _, any := m.Max(); any && k <= last {
+		return fmt.Errorf("record %v comes after %v", k, last)
+	}
+	m.Load(k, v)
+	return nil
+}
+
+// AddMember adds a server of the group.
+func (b *Builder) AddMember(m *Member) error { return load(&b.s.members, m.ID, m) }
+
+// AddRegion adds a region that keeps its own directory.
+func (b *Builder) AddRegion(r *Region) error { return load(&b.s.regions, r.Name, r) }
+
+// AddNode adds a node.
+func (b *Builder) AddNode(n *Node) error { return load(&b.s.nodes, n.Name, &seat{node: n}) }
+
+// AddTenant adds a tenant, with its unit when it is one unit.
+func (b *Builder) AddTenant(t *Tenant, unit *Placed) error {
+	if t.Buckets > MaxBuckets {
+		return fmt.Errorf("tenant %s has %d buckets", t.Name, t.Buckets)
+	}
+	if err := load(&b.s.tenants, t.Name, tenancy{t, unit}); err != nil || unit == nil {
+		return err
+	}
+	return b.seat(unit)
+}
+
+// AddUnit adds a unit of a tenant with buckets.
+func (b *Builder) AddUnit(p *Placed) error {
+	if err := load(&b.s.buckets, p.Unit, p); err != nil {
+		return err
+	}
+	return b.seat(p)
+}
+
+// seat tells the nodes of a unit that they hold it.
+func (b *Builder) seat(p *Placed) error {
+	put := func(n NodeName) (*seat, error) {
+		e, ok := b.s.nodes.Get(n)
+		if !ok {
+			return nil, fmt.Errorf("unit %s is on node %s, which is not recorded", p.Unit, n)
+		}
+		e.units.Load(p.Unit, struct{}{})
+		return e, nil
+	}
+	e, err := put(p.Node)
+	if err != nil {
+		return err
+	}
+	e.primaries++
+	for _, c := range p.Copies {
+		e, err := put(c.Node)
+		if err != nil {
+			return err
+		}
+		e.copies++
+	}
+	return nil
+}
+
+// AddJob adds a job, running or ended.
+func (b *Builder) AddJob(j *Job) error {
+	if err := load(&b.s.jobs, j.ID, j); err != nil {
+		return err
+	}
+	if j.EndedIn == 0 {
+		b.s.running.Load(j.ID, j)
+		return nil
+	}
+	if _, taken := b.s.ended.Set(j.EndedIn, j.ID); taken {
+		return fmt.Errorf("two jobs ended in entry %d", j.EndedIn)
+	}
+	return nil
+}
+
+// AddRequest adds what is remembered of an Idempotency-Key; these come by
+// their revisions.
+func (b *Builder) AddRequest(q *Request) error {
+	if _, taken := b.s.requests.Set(q.Key, q); taken {
+		return fmt.Errorf("key of entry %d is there twice", q.Revision)
+	}
+	return load(&b.s.answered, q.Revision, q.Key)
+}
+
+// State ends the building and gives the state, if every invariant holds.
+func (b *Builder) State() (*State, error) {
+	b.s.nodes.Scan(func(name NodeName, e *seat) bool {
+		if of, ok := b.s.nodes.Get(e.node.Standby); ok {
+			of.standbyOf = name
+		}
+		return true
+	})
+	if err := Check(b.s); err != nil {
+		return nil, err
+	}
+	return b.s, nil
+}

@@ -1,0 +1,88 @@
+package proto
+
+import (
+	"hash/crc32"
+
+	"github.com/klauspost/compress/zstd"
+
+	"domicile/fsm"
+	"domicile/proto/internal/pb"
+)
+
+// chunkEvents is how many events a Chunk holds: some 256 KiB of them.
+const chunkEvents = 4096
+
+// StreamSnapshot gives the frames of a whole directory to yield, one after the
+// other: Begin, Chunks, End. It holds one Chunk at a time. The bytes are
+// yield's to keep. It stops at yield's first error and returns it.
+func StreamSnapshot(s *fsm.State, yield func(frame []byte) error) error {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer enc.Close()
+	sw := &streamWriter{enc: enc, yield: yield, events: pb.EventsFromVTPool()}
+	if err := sw.frame(&Begin{Revision: s.Revision()}); err != nil {
+		return err
+	}
+	for e := range fsm.Project(s) {
+		if err := sw.add(&e); err != nil {
+			return err
+		}
+	}
+	if err := sw.flush(); err != nil {
+		return err
+	}
+	if err := sw.frame(&End{Revision: s.Revision(), Count: sw.count, Checksum: sw.sum}); err != nil {
+		return err
+	}
+	sw.events.ReturnToVTPool()
+	return nil
+}
+
+type streamWriter struct {
+	enc    *zstd.Encoder
+	yield  func([]byte) error
+	events *pb.Events
+	count  uint64
+	sum    uint32
+	plain  []byte
+}
+
+func (sw *streamWriter) frame(f Frame) error {
+	b, err := EncodeFrame(f)
+	if err != nil {
+		return err
+	}
+	return sw.yield(b)
+}
+
+func (sw *streamWriter) add(e *fsm.Event) error {
+	putEvent(next(&sw.events.Events), e)
+	sw.count++
+	if len(sw.events.Events) < chunkEvents {
+		return nil
+	}
+	return sw.flush()
+}
+
+func (sw *streamWriter) flush() error {
+	if len(sw.events.Events) == 0 {
+		return nil
+	}
+	size := sw.events.SizeVT()
+	if cap(sw.plain) < size {
+		sw.plain = make([]byte, size+size/4)
+	}
+	sw.plain = sw.plain[:size]
+	if _, err := sw.events.MarshalToSizedBufferVT(sw.plain); err != nil {
+		return err
+	}
+	sw.events.ResetVT()
+	sw.sum = crc32.Update(sw.sum, crc32.MakeTable(crc32.Castagnoli), sw.plain)
+	b, err := encodeFrame(&pb.Frame{Frame: &pb.Frame_Chunk{Chunk: &pb.Chunk{Events: sw.enc.EncodeAll(sw.plain, nil)}}})
+	if err != nil {
+		return err
+	}
+	return sw.yield(b)
+}
