@@ -11,6 +11,7 @@ import (
 type Config struct {
 	Addr     string      // host:port; an empty host is every interface, port 0 a free one
 	TLS      *tls.Config // nil: plain TCP
+	OwnTLS   bool        // whoever takes the listener speaks TLS on it: the port is protected, Open adds nothing
 	HasToken bool        // requests must carry a token
 	Insecure bool        // the operator allows an unprotected port (--insecure)
 }
@@ -47,7 +48,7 @@ func Check(cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("listen address %q: %w; give host:port", cfg.Addr, err)
 	}
-	if cfg.TLS != nil || cfg.HasToken || cfg.Insecure {
+	if cfg.TLS != nil || cfg.OwnTLS || cfg.HasToken || cfg.Insecure {
 		return nil
 	}
 	local, err := loopback(host)

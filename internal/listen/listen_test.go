@@ -21,7 +21,7 @@ func TestO5UnprotectedServerListensOnLoopbackOnly(t *testing.T) {
 			t.Errorf("%s: got %v, want it refused", addr, err)
 		}
 		for _, protected := range []listen.Config{
-			{Addr: addr, HasToken: true}, {Addr: addr, Insecure: true}, {Addr: addr, TLS: &tls.Config{}},
+			{Addr: addr, HasToken: true}, {Addr: addr, Insecure: true}, {Addr: addr, TLS: &tls.Config{}}, {Addr: addr, OwnTLS: true},
 		} {
 			if err := listen.Check(protected); err != nil {
 				t.Errorf("%+v: %v", protected, err)

@@ -135,21 +135,44 @@ func (f *Files) ForParts() (*tls.Config, error) {
 	}, nil
 }
 
-// Client is the configuration of one connection to host (a name or an address
-// without a port; the server's certificate must name it), with what the files
-// hold at this moment. Ask for a new one at each dial.
+// Client is the configuration of connections to host (a name or an address
+// without a port; the server's certificate must name it). Each handshake uses
+// what the files hold then, so it may be kept.
 func (f *Files) Client(host string) *tls.Config {
-	m := f.current.Load()
-	cfg := &tls.Config{
+	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
 		ServerName: host,
-		RootCAs:    m.roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if c := f.current.Load().cert; c != nil {
+				return c, nil
+			}
+			return &tls.Certificate{}, nil // none to show: the server decides
+		},
+		// The standard verification takes the roots of the moment at which the
+		// Config was made; verify does the same work with those of now.
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(cs tls.ConnectionState) error { return f.verify(host, cs) },
 	}
-	if m.cert != nil {
-		cfg.Certificates = []tls.Certificate{*m.cert}
+}
+
+// verify does what crypto/tls does for a client without InsecureSkipVerify.
+func (f *Files) verify(host string, cs tls.ConnectionState) error {
+	if len(cs.PeerCertificates) == 0 {
+		return errors.New("the server showed no certificate")
 	}
-	return cfg
+	opts := x509.VerifyOptions{
+		Roots:         f.current.Load().roots,
+		DNSName:       host,
+		Intermediates: x509.NewCertPool(),
+	}
+	for _, c := range cs.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	if _, err := cs.PeerCertificates[0].Verify(opts); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
+	}
+	return nil
 }
 
 // DialContext opens a TLS connection to addr (host:port) and finishes the

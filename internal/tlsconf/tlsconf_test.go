@@ -151,6 +151,31 @@ func TestO5CertificatesAreReplacedWithoutARestart(t *testing.T) {
 	}
 }
 
+func TestO5ClientsOfAnOldConfigTrustTheNewCA(t *testing.T) {
+	oldCA, newCA := certtest.NewCA(t, "old"), certtest.NewCA(t, "new")
+	caFile := t.TempDir() + "/ca.pem"
+	copyFile(t, oldCA.File, caFile)
+	client, err := tlsconf.Load(tlsconf.Config{CA: caFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := client.Client("127.0.0.1")
+	cfg, err := load(t, newCA, "server", "127.0.0.1").ForClients()
+	addr := echo(t, cfg, err)
+	if _, err := tls.Dial("tcp", addr, kept); err == nil {
+		t.Fatal("a server of an unknown CA was trusted")
+	}
+	copyFile(t, newCA.File, caFile)
+	if err := client.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", addr, kept)
+	if err != nil {
+		t.Fatalf("a configuration made before the reload: %v", err)
+	}
+	c.Close()
+}
+
 func TestO5ClientPortAsksForNoCertificate(t *testing.T) {
 	ca := certtest.NewCA(t, "ours")
 	cfg, err := load(t, ca, "server", "127.0.0.1").ForClients()
