@@ -9,8 +9,8 @@ import (
 	"domicile/proto/internal/pb"
 )
 
-// chunkEvents is how many events a Chunk holds: some 256 KiB of them.
-const chunkEvents = 4096
+// chunkSize is how many bytes of events go into a Chunk, before compression.
+const chunkSize = 256 << 10
 
 // StreamSnapshot gives the frames of a whole directory to yield, one after the
 // other: Begin, Chunks, End. It holds one Chunk at a time. The bytes are
@@ -44,6 +44,7 @@ type streamWriter struct {
 	enc    *zstd.Encoder
 	yield  func([]byte) error
 	events *pb.Events
+	size   int
 	count  uint64
 	sum    uint32
 	plain  []byte
@@ -58,9 +59,8 @@ func (sw *streamWriter) frame(f Frame) error {
 }
 
 func (sw *streamWriter) add(e *fsm.Event) error {
-	putEvent(next(&sw.events.Events), e)
 	sw.count++
-	if len(sw.events.Events) < chunkEvents {
+	if sw.size += putEvent(next(&sw.events.Events), e).SizeVT(); sw.size < chunkSize {
 		return nil
 	}
 	return sw.flush()
@@ -79,6 +79,7 @@ func (sw *streamWriter) flush() error {
 		return err
 	}
 	sw.events.ResetVT()
+	sw.size = 0
 	sw.sum = crc32.Update(sw.sum, crc32.MakeTable(crc32.Castagnoli), sw.plain)
 	b, err := encodeFrame(&pb.Frame{Frame: &pb.Frame_Chunk{Chunk: &pb.Chunk{Events: sw.enc.EncodeAll(sw.plain, nil)}}})
 	if err != nil {
