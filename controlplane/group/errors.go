@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"domicile/fsm"
+	"domicile/proto"
 )
 
 // Errors of Propose, ReadIndex and the membership calls. Only ErrUnknownOutcome
@@ -16,8 +17,8 @@ var (
 	// ErrUnknownOutcome: the change was handed to the log and may or may not
 	// be committed. Ask again with the same Idempotency-Key, or look.
 	ErrUnknownOutcome = errors.New("the outcome is unknown: the change may still be committed; ask again with the same Idempotency-Key, or look at what is recorded")
-	// ErrTooBig: the command is larger than MaxCommand. Nothing happened.
-	ErrTooBig = errors.New("the change is too large for one entry of the log; split it")
+	// ErrTooBig: the command is larger than proto.MaxEntry. Nothing happened.
+	ErrTooBig = proto.ErrEntryTooBig
 	// ErrTransferring: leadership is being handed over. Nothing happened; ask
 	// again shortly.
 	ErrTransferring = errors.New("leadership is being handed to another server; try again shortly")
@@ -79,6 +80,9 @@ func (e *MembershipError) Error() string { return e.Text }
 type FolderError struct {
 	Dir  string
 	Text string
+	Err  error // ErrRemoved, or nil
 }
+
+func (e *FolderError) Unwrap() error { return e.Err }
 
 func (e *FolderError) Error() string { return fmt.Sprintf("data folder %s: %s", e.Dir, e.Text) }

@@ -1,0 +1,134 @@
+package group
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"domicile/fsm"
+)
+
+// register joins the group, where this server is not in it, and then keeps its
+// own record in the directory right.
+func (g *Group) register(ctx context.Context) error {
+	if err := g.join(ctx); err != nil {
+		return err
+	}
+	pause := backoff{least: g.cfg.Timing.Heartbeat, most: 10 * time.Second}
+	for {
+		if g.recorded() {
+			pause.reset()
+		} else if leader := g.Leader(); leader.Known && !leader.Self && leader.API != "" && g.cfg.Relay != nil && g.HasDirectory() {
+			g.relaySelf(ctx, leader)
+		}
+		if !pause.wait(ctx, g.machine.removed) {
+			return nil
+		}
+	}
+}
+
+// join asks the group to take this server in until it has.
+func (g *Group) join(ctx context.Context) error {
+	if g.machine.founder.Load() || g.disk.folder.Joined > 0 || g.cfg.Join == nil {
+		return nil
+	}
+	begun, err := g.disk.begun()
+	if err != nil {
+		return err
+	}
+	pause := backoff{least: g.cfg.Timing.Heartbeat, most: 5 * time.Second}
+	for told := false; ; {
+		answer, err := g.cfg.Join(ctx, JoinRequest{
+			ID: g.cfg.ID, Raft: g.cfg.Advertise, API: g.cfg.API, Region: g.cfg.Region,
+			Version: g.cfg.Version, Empty: !begun,
+		})
+		if err == nil {
+			return g.joined(answer)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !told {
+			told = true
+			g.logger.Warn("the group has not taken this server in yet; asking again", "err", err)
+		}
+		// Once it was added and has received something, it is empty no more.
+		if begun, err = g.disk.begun(); err != nil {
+			return err
+		}
+		if !pause.wait(ctx, nil) {
+			return nil
+		}
+	}
+}
+
+func (g *Group) joined(answer JoinAnswer) error {
+	if c := g.clusterID(); c != "" && answer.Cluster != "" && c != answer.Cluster {
+		return g.disk.folder.refuse("it belongs to group %s, and --join leads to group %s", c, answer.Cluster)
+	}
+	err := g.note(func(f *format) {
+		f.Joined = max(answer.Index, 1)
+		if answer.Cluster != "" {
+			f.Cluster = answer.Cluster
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if answer.Cluster != "" {
+		g.machine.cluster.CompareAndSwap(nil, &answer.Cluster)
+	}
+	g.machine.joined.Store(max(answer.Index, 1))
+	g.logger.Info("joined the group", "index", answer.Index)
+	return nil
+}
+
+func (g *Group) self() fsm.Member {
+	return fsm.Member{ID: g.cfg.ID, Raft: g.cfg.Advertise, API: g.cfg.API, Version: g.cfg.Version}
+}
+
+// recorded reports whether the directory knows this server as it is.
+func (g *Group) recorded() bool {
+	m, ok := g.State().Member(g.cfg.ID)
+	return ok && *m == g.self()
+}
+
+// recordSelf records this server as leader of term.
+func (g *Group) recordSelf(ctx context.Context, term uint64) error {
+	if g.recorded() {
+		return nil
+	}
+	return g.proposeOwn(ctx, term, &fsm.PutMember{Member: g.self()})
+}
+
+func (g *Group) relaySelf(ctx context.Context, leader Leader) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timing.RPC)
+	defer cancel()
+	result, _, err := g.cfg.Relay(ctx, leader, Proposal{Cmd: &fsm.PutMember{Member: g.self()}})
+	if err == nil && result.Refusal != nil {
+		err = result.Refusal
+	}
+	if err != nil && ctx.Err() == nil {
+		g.logger.Debug("this server's record was not taken", "err", err)
+	}
+}
+
+// backoff is the pause between attempts: doubling, with jitter.
+type backoff struct{ least, most, now time.Duration }
+
+func (b *backoff) reset() { b.now = 0 }
+
+// wait pauses; false when ctx ended or stop was closed.
+func (b *backoff) wait(ctx context.Context, stop <-chan struct{}) bool {
+	b.now = min(max(2*b.now, b.least), b.most)
+	t := time.NewTimer(b.now/2 + rand.N(b.now/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
