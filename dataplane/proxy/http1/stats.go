@@ -38,16 +38,16 @@ type Stats struct {
 
 // UpstreamStats are an Upstream's counters; those that say "now" also fall.
 type UpstreamStats struct {
-	Dials        atomic.Uint64 // connections attempted
-	DialErrors   atomic.Uint64
-	Reused       atomic.Uint64 // requests sent on a connection used before
-	Stale        atomic.Uint64 // unused connections found closed or not silent
-	Errors       atomic.Uint64 // requests that failed on a connection
-	Downs        atomic.Uint64 // transitions from up to down
-	Busy         atomic.Uint64 // requests that got no connection within Wait
-	RefusedDown  atomic.Uint64 // requests answered at once because it was down
-	Open         atomic.Int64  // connections now
-	Idle         atomic.Int64  // unused connections now
+	Dials       atomic.Uint64 // connections attempted
+	DialErrors  atomic.Uint64
+	Reused      atomic.Uint64 // requests sent on a connection used before
+	Stale       atomic.Uint64 // unused connections found closed or not silent
+	Errors      atomic.Uint64 // requests that failed on a connection
+	Downs       atomic.Uint64 // transitions from up to down
+	Busy        atomic.Uint64 // requests that got no connection within Wait
+	RefusedDown atomic.Uint64 // requests answered at once because it was down
+	Open        atomic.Int64  // connections now
+	Idle        atomic.Int64  // unused connections now
 }
 
 // HistogramBuckets are the upper bounds, inclusive, of a Histogram's buckets;
