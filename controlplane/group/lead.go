@@ -161,6 +161,9 @@ func (g *Group) beginTerm(ctx context.Context, term uint64) error {
 			return fmt.Errorf("bootstrap the directory: %w", err)
 		}
 	}
+	if err := g.moveSelf(ctx); err != nil {
+		return err
+	}
 	return g.recordSelf(ctx, term)
 }
 

@@ -15,7 +15,11 @@ func (g *Group) register(ctx context.Context) error {
 		return err
 	}
 	pause := backoff{least: g.cfg.Timing.Heartbeat, most: 10 * time.Second}
+	told := false
 	for {
+		if old, ok := g.addressKnown(); !ok && !g.leads() {
+			g.askToMove(ctx, old, &told)
+		}
 		if g.recorded() {
 			pause.reset()
 		} else if leader := g.Leader(); leader.Known && !leader.Self && leader.API != "" && g.cfg.Relay != nil && g.HasDirectory() {
@@ -59,6 +63,23 @@ func (g *Group) join(ctx context.Context) error {
 		if !pause.wait(ctx, nil) {
 			return nil
 		}
+	}
+}
+
+// askToMove asks the group to know this server by its present address.
+func (g *Group) askToMove(ctx context.Context, old string, told *bool) {
+	if !*told {
+		*told = true
+		g.logger.Warn("the group knows this server by another Raft address; it is asked to change that where --join is given", "from", old, "to", g.cfg.Advertise)
+	}
+	if g.cfg.Join == nil {
+		return
+	}
+	_, err := g.cfg.Join(ctx, JoinRequest{
+		ID: g.cfg.ID, Raft: g.cfg.Advertise, API: g.cfg.API, Region: g.cfg.Region, Version: g.cfg.Version,
+	})
+	if err != nil && ctx.Err() == nil {
+		g.logger.Debug("this server's address was not changed", "err", err)
 	}
 }
 

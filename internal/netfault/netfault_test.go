@@ -1,0 +1,146 @@
+package netfault
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo answers every byte on every connection.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func link(t *testing.T) (*Link, net.Conn) {
+	t.Helper()
+	l, err := New(echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	c, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	say(t, c, "hello")
+	hear(t, c, "hello")
+	return l, c
+}
+
+func say(t *testing.T, c net.Conn, s string) {
+	t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("read %q, %v, want %q", got, err, want)
+	}
+}
+
+// silent asserts that nothing is to be read, now and for a moment.
+func silent(t *testing.T, c net.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !isTimeout(err) {
+		t.Fatalf("read %d bytes, %v, want silence", n, err)
+	}
+}
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
+}
+
+func TestCutIsSilentAndHeals(t *testing.T) {
+	l, c := link(t)
+	l.Cut()
+	say(t, c, "lost?")
+	silent(t, c)
+	d, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	say(t, d, "new")
+	silent(t, d)
+	l.Heal()
+	hear(t, c, "lost?")
+	hear(t, d, "new")
+}
+
+func TestCutOneStopsOneDirection(t *testing.T) {
+	l, c := link(t)
+	before := l.Carried(Forward)
+	l.CutOne(Backward)
+	say(t, c, "there")
+	silent(t, c)
+	if got := l.Carried(Forward) - before; got != 5 {
+		t.Fatalf("%d bytes went forward, want 5", got)
+	}
+	l.Heal()
+	hear(t, c, "there")
+}
+
+func TestDelayHoldsBytesUpAndKeepsTheirOrder(t *testing.T) {
+	l, c := link(t)
+	l.Delay(Forward, time.Hour)
+	say(t, c, "one ")
+	say(t, c, "two")
+	silent(t, c)
+	l.Delay(Forward, time.Millisecond)
+	hear(t, c, "one two")
+}
+
+func TestResetBreaksConnections(t *testing.T) {
+	l, c := link(t)
+	l.Reset()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		t.Fatalf("read: %v, want a broken connection", err)
+	}
+	if d, err := net.Dial("tcp", l.Addr()); err == nil {
+		d.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := d.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+			t.Fatalf("read: %v, want a refusal", err)
+		}
+		d.Close()
+	}
+	l.Heal()
+	d, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	say(t, d, "again")
+	hear(t, d, "again")
+}
