@@ -205,3 +205,10 @@ func (c *Client) TransferLeadership(ctx context.Context, to fsm.MemberID) (proto
 		body: proto.Transfer{ID: to}, once: true}, &out)
 	return out, err
 }
+
+// PutMember has the leader record a server of its group; servers do so for
+// themselves. It gives the revision from which on the directory holds it.
+func (c *Client) PutMember(ctx context.Context, put proto.PutMember) (fsm.Revision, error) {
+	a, err := c.change(ctx, http.MethodPost, path("group", "members"), put, nil)
+	return fsm.Revision(a.revision), err
+}

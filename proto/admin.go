@@ -175,3 +175,39 @@ type Transfer struct {
 type Led struct {
 	Leader fsm.MemberID `json:"leader"`
 }
+
+// ServerRemoved answers DELETE /_shard/group/servers/<id>.
+type ServerRemoved struct {
+	ID fsm.MemberID `json:"id"`
+}
+
+// EventName says what an Event is about; it is the event's type in the stream.
+type EventName string
+
+// Events of GET /_shard/events. Names are on the wire and never change.
+const (
+	EventNodeRecorded   EventName = "node_recorded" // recorded or changed
+	EventNodeDeleted    EventName = "node_deleted"
+	EventTenantCreated  EventName = "tenant_created"
+	EventTenantDeleted  EventName = "tenant_deleted" // takes no more requests
+	EventRegionRecorded EventName = "region_recorded"
+	EventRegionDeleted  EventName = "region_deleted"
+	EventLeaderChanged  EventName = "leader_changed"
+)
+
+// Event is one event of GET /_shard/events.
+type Event struct {
+	Event    EventName       `json:"event"`
+	Revision fsm.Revision    `json:"revision"` // at which the directory shows it
+	Node     fsm.NodeName    `json:"node,omitempty"`
+	Tenant   fsm.TenantName  `json:"tenant,omitempty"`
+	Region   *fsm.RegionName `json:"region,omitempty"`
+	Zone     *fsm.ZoneName   `json:"zone,omitempty"`
+	Leader   fsm.MemberID    `json:"leader,omitempty"`
+	Term     uint64          `json:"term,omitempty"`
+}
+
+// Health answers GET /_health and GET /_ready.
+type Health struct {
+	Status string `json:"status"`
+}

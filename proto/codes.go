@@ -12,15 +12,14 @@ import (
 // wire and never change.
 type Code = fsm.Code
 
-// Codes that no command gives.
+// Codes that no command gives, and CodeBadRequest, which both give.
 const (
+	CodeBadRequest           Code = fsm.CodeBadRequest      // 400
 	CodeUnauthorized         Code = "unauthorized"          // 401
 	CodeUnknownRoute         Code = "unknown_route"         // 404 no such path
-	CodeUnknownJob           Code = "unknown_job"           // 404
 	CodeMethodNotAllowed     Code = "method_not_allowed"    // 405
 	CodeNotLeader            Code = "not_leader"            // 409 relayed already, and this server does not lead
-	CodeUnitExists           Code = "unit_exists"           // 409 a node holds another unit of that name
-	CodeHolderNewer          Code = "holder_newer"          // 409 a node has heard a newer term, or belongs to another authority
+	CodeGroupConflict        Code = "group_conflict"        // 409 the group cannot be changed so
 	CodeBodyTooLarge         Code = "body_too_large"        // 413
 	CodeInternal             Code = "internal"              // 500
 	CodeNoLeader             Code = "no_leader"             // 503 nothing happened
@@ -29,6 +28,8 @@ const (
 	CodeCreatePending        Code = "create_pending"        // 503 the job goes on
 	CodeDeletePending        Code = "delete_pending"        // 503 gone for clients; its removal from the node goes on
 	CodeOverloaded           Code = "overloaded"            // 503 nothing happened
+	CodeNotReady             Code = "not_ready"             // 503 of /_ready
+	CodeGroupUnsettled       Code = "group_unsettled"       // 503 the group cannot be changed just now
 )
 
 // statuses maps each code of the admin API to its HTTP status (spec §2.3).
@@ -47,6 +48,8 @@ var statuses = map[Code]int{
 	fsm.CodePairConflict:    http.StatusConflict,
 	fsm.CodeNoNode:          http.StatusConflict,
 	fsm.CodeBusy:            http.StatusConflict,
+	fsm.CodeRegionElsewhere: http.StatusConflict,
+	fsm.CodeServerTooOld:    http.StatusConflict,
 	fsm.CodeStale:           http.StatusConflict,
 	fsm.CodeScope:           http.StatusConflict,
 	fsm.CodeDeleted:         http.StatusConflict,
@@ -57,11 +60,11 @@ var statuses = map[Code]int{
 
 	CodeUnauthorized:         http.StatusUnauthorized,
 	CodeUnknownRoute:         http.StatusNotFound,
-	CodeUnknownJob:           http.StatusNotFound,
 	CodeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	CodeNotLeader:            http.StatusConflict,
-	CodeUnitExists:           http.StatusConflict,
-	CodeHolderNewer:          http.StatusConflict,
+	CodeGroupConflict:        http.StatusConflict,
+	CodeNotReady:             http.StatusServiceUnavailable,
+	CodeGroupUnsettled:       http.StatusServiceUnavailable,
 	CodeBodyTooLarge:         http.StatusRequestEntityTooLarge,
 	CodeInternal:             http.StatusInternalServerError,
 	CodeNoLeader:             http.StatusServiceUnavailable,

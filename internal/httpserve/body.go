@@ -8,16 +8,8 @@ import (
 	"io"
 	"net/http"
 	"unicode/utf8"
-)
 
-// codes of this package's own errors; package proto lists them.
-const (
-	codeBadRequest       = "bad_request"
-	codeUnauthorized     = "unauthorized"
-	codeUnknownRoute     = "unknown_route"
-	codeMethodNotAllowed = "method_not_allowed"
-	codeBodyTooLarge     = "body_too_large"
-	codeInternal         = "internal"
+	"domicile/proto"
 )
 
 // ReadBody reads a request's body of at most limit bytes: 413 beyond.
@@ -27,7 +19,7 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, Code: codeBadRequest,
+		return nil, &Error{Status: http.StatusBadRequest, Code: proto.CodeBadRequest,
 			Text: "the body could not be read to its end", Cause: err}
 	}
 	if int64(len(body)) > limit {
@@ -37,7 +29,7 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 }
 
 func tooLarge(limit int64) error {
-	return Errorf(http.StatusRequestEntityTooLarge, codeBodyTooLarge, "the body is larger than %d bytes", limit)
+	return Errorf(http.StatusRequestEntityTooLarge, proto.CodeBodyTooLarge, "the body is larger than %d bytes", limit)
 }
 
 // DecodeObject fills the struct that v points to from a JSON object: 400 for
@@ -49,7 +41,7 @@ func DecodeObject(body []byte, v any) error {
 		return nil
 	}
 	if err := decodeObject(body, v); err != nil {
-		return Errorf(http.StatusBadRequest, codeBadRequest, "the body is not as it should be: %v", err)
+		return Errorf(http.StatusBadRequest, proto.CodeBadRequest, "the body is not as it should be: %v", err)
 	}
 	return nil
 }

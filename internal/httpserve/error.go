@@ -6,12 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+
+	"domicile/proto"
 )
 
 // Error is a negative answer: {"error":Text,"code":Code} and Fields.
 type Error struct {
 	Status int
-	Code   string
+	Code   proto.Code
 	Text   string         // what happened and what to do
 	Fields map[string]any // further fields of the body
 	// RetryAfter in seconds is sent as Retry-After when it is not 0. An
@@ -21,7 +23,7 @@ type Error struct {
 }
 
 // Errorf makes an Error.
-func Errorf(status int, code, format string, args ...any) *Error {
+func Errorf(status int, code proto.Code, format string, args ...any) *Error {
 	return &Error{Status: status, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 

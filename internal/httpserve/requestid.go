@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
-)
 
-// headerRequestID names a request in answers, logs and calls to nodes.
-const headerRequestID = "X-Request-Id"
+	"domicile/proto"
+)
 
 type requestIDKey struct{}
 
@@ -26,7 +25,7 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 // requestID takes the client's id if it is 1 to 128 printable ASCII
 // characters, else draws one of 16 hex digits (spec §2.2).
 func requestID(r *http.Request) string {
-	if ids := r.Header.Values(headerRequestID); len(ids) == 1 && printable(ids[0]) {
+	if ids := r.Header.Values(proto.HeaderRequestID); len(ids) == 1 && printable(ids[0]) {
 		return ids[0]
 	}
 	return NewRequestID()

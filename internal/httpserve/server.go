@@ -7,16 +7,22 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"domicile/proto"
 )
 
 // Config of a Handler. Routes and Logger are needed.
 type Config struct {
 	Routes []Route
-	Token  string // asked for by every path that is not an Open route; "" for none
-	Logger hclog.Logger
+	// Token is asked for by every route that is not Open, and by unknown paths
+	// below Guarded, so that they tell nothing; "" for none.
+	Token   string
+	Guarded string
+	Logger  hclog.Logger
 	// Before runs before anything is answered, on every request: it sets the
 	// headers that each answer carries. May be nil.
 	Before func(w http.ResponseWriter, r *http.Request)
@@ -40,11 +46,25 @@ type Served struct {
 type Handler struct {
 	config Config
 	routes *routes
+	token  atomic.Pointer[string]
 }
 
 // New makes a Handler.
 func New(config Config) *Handler {
-	return &Handler{config: config, routes: newRoutes(config.Routes)}
+	h := &Handler{config: config, routes: newRoutes(config.Routes)}
+	h.SetToken(config.Token)
+	return h
+}
+
+// SetToken replaces the token that is asked for.
+func (h *Handler) SetToken(token string) { h.token.Store(&token) }
+
+// open reports whether a request needs no token.
+func (h *Handler) open(route *Route, r *http.Request) bool {
+	if route != nil {
+		return route.Open
+	}
+	return h.config.Guarded == "" || !strings.HasPrefix(r.URL.Path, h.config.Guarded)
 }
 
 // ServeHTTP serves one request.
@@ -52,15 +72,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	id := requestID(r)
 	r = r.WithContext(WithRequestID(r.Context(), id))
-	w.Header().Set(headerRequestID, id)
+	w.Header().Set(proto.HeaderRequestID, id)
 	rec := &recorder{ResponseWriter: w}
 	route, allowed := h.routes.match(r)
 	defer func() { h.finish(rec, r, route, begun, recover()) }()
 	if h.config.Before != nil {
 		h.config.Before(rec, r)
 	}
-	if (route == nil || !route.Open) && !Authorized(r, h.config.Token) {
-		WriteError(rec, Errorf(http.StatusUnauthorized, codeUnauthorized,
+	if !h.open(route, r) && !Authorized(r, *h.token.Load()) {
+		WriteError(rec, Errorf(http.StatusUnauthorized, proto.CodeUnauthorized,
 			"this needs the header Authorization: Bearer <token> with the server's token"))
 		return
 	}
@@ -71,10 +91,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case len(allowed) > 0:
 		rec.Header().Set("Allow", strings.Join(allowed, ", "))
-		WriteError(rec, Errorf(http.StatusMethodNotAllowed, codeMethodNotAllowed,
+		WriteError(rec, Errorf(http.StatusMethodNotAllowed, proto.CodeMethodNotAllowed,
 			"this path takes %s", strings.Join(allowed, ", ")))
 	default:
-		WriteError(rec, Errorf(http.StatusNotFound, codeUnknownRoute, "there is no such path"))
+		WriteError(rec, Errorf(http.StatusNotFound, proto.CodeUnknownRoute, "there is no such path"))
 	}
 }
 
@@ -82,7 +102,7 @@ func (h *Handler) answerError(rec *recorder, r *http.Request, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
 		h.config.Logger.Error("request failed", "request_id", RequestID(r.Context()), "err", err)
-		e = Errorf(http.StatusInternalServerError, codeInternal, "the server failed; its log has the reason under this request id")
+		e = Errorf(http.StatusInternalServerError, proto.CodeInternal, "the server failed; its log has the reason under this request id")
 	}
 	if rec.status != 0 {
 		// Something was sent already: only a broken connection tells the client.
@@ -97,7 +117,7 @@ func (h *Handler) finish(rec *recorder, r *http.Request, route *Route, begun tim
 		h.config.Logger.Error("request panicked", "request_id", RequestID(r.Context()),
 			"err", fmt.Sprint(failure), "stack", string(debug.Stack()))
 		if rec.status == 0 {
-			WriteError(rec, Errorf(http.StatusInternalServerError, codeInternal,
+			WriteError(rec, Errorf(http.StatusInternalServerError, proto.CodeInternal,
 				"the server failed; its log has the reason under this request id"))
 			failure = nil
 		}

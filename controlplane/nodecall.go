@@ -1,0 +1,159 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"domicile/controlplane/loops"
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// nodeCall does one step of a job on one node, as the holder of a term.
+type nodeCall struct {
+	nodes  *nodeClient
+	node   nodeAt
+	target fsm.Target
+	holder proto.Holder
+	schema string
+}
+
+// do makes the call that v asks for and says what came of it.
+func (c *nodeCall) do(ctx context.Context, v loops.Verb) loops.Answer {
+	switch v {
+	case loops.MakeUnit:
+		return c.make(ctx)
+	case loops.RunSchema:
+		return c.runSchema(ctx)
+	case loops.RemoveUnit:
+		return c.remove(ctx)
+	case loops.RemakeAndRunSchema:
+		if a := c.remove(ctx); a.Outcome != loops.Done && a.Outcome != loops.Absent {
+			return a
+		}
+		if a := c.make(ctx); a.Outcome != loops.Done {
+			a.Untouched = false
+			return a
+		}
+		return c.runSchema(ctx)
+	}
+	panic(fmt.Sprintf("BUG: verb %d", v))
+}
+
+func (c *nodeCall) make(ctx context.Context) loops.Answer {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := c.nodes.call(ctx, http.MethodPut, c.node, unitPath(c.target.Unit), nil,
+		proto.MakeUnit{ID: c.target.ID, Holder: c.holder})
+	if err == nil && reply.status == http.StatusCreated {
+		return loops.Answer{Outcome: loops.Done}
+	}
+	return c.negative(reply, err, "create the tenant")
+}
+
+func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	reply, err := c.nodes.call(ctx, http.MethodPost, c.node, unitPath(c.target.Unit)+"/schema", nil,
+		proto.RunSchema{SQL: c.schema, Holder: c.holder})
+	switch {
+	case err == nil && reply.status == http.StatusOK:
+		return loops.Answer{Outcome: loops.Done}
+	case err == nil && reply.status == http.StatusBadRequest:
+		text, _ := said(reply)
+		return loops.Answer{Outcome: loops.Refused, Refusal: &fsm.Refusal{
+			Code:   fsm.CodeSchemaRefused,
+			Text:   "the schema was refused and nothing was created: " + text,
+			Fields: c.fields(),
+		}}
+	}
+	a := c.negative(reply, err, "run the schema")
+	// The unit was made: the job has done something on the node.
+	a.Untouched = false
+	return a
+}
+
+func (c *nodeCall) remove(ctx context.Context) loops.Answer {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	header := http.Header{}
+	header.Set(proto.HeaderHolder, c.holder.String())
+	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.target.ID), 10))
+	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.target.Unit), header, nil)
+	if err == nil {
+		switch _, code := said(reply); {
+		case reply.status == http.StatusNoContent || reply.status == http.StatusOK:
+			return loops.Answer{Outcome: loops.Done}
+		case reply.status == http.StatusNotFound && code != proto.CodeUnknownRoute,
+			reply.status == http.StatusConflict && code == nodeCodeUnitExists:
+			return loops.Answer{Outcome: loops.Absent}
+		}
+	}
+	return c.negative(reply, err, "remove the tenant")
+}
+
+// nodeCodeUnitExists is a node's code for: it holds another unit of this name.
+const nodeCodeUnitExists fsm.Code = "unit_exists"
+
+// negative reads an answer that is not what the call hoped for. Its texts name
+// no port of this end and no time, so that the same trouble has the same text.
+func (c *nodeCall) negative(reply nodeReply, err error, what string) loops.Answer {
+	if err != nil {
+		var unsent *notSentError
+		return loops.Answer{Outcome: loops.Silent, Untouched: errors.As(err, &unsent), Refusal: &fsm.Refusal{
+			Code:   fsm.CodeNodeUnreachable,
+			Text:   fmt.Sprintf("node %s at %s does not answer; it was asked to %s", c.node.name, c.node.addr, what),
+			Fields: c.fields(),
+		}}
+	}
+	text, _ := said(reply)
+	a := loops.Answer{Outcome: loops.Refused, Refusal: &fsm.Refusal{
+		Code:   fsm.CodeNodeRefused,
+		Text:   fmt.Sprintf("node %s refused to %s: %s", c.node.name, what, text),
+		Fields: c.fields(),
+	}}
+	switch {
+	case reply.status == http.StatusServiceUnavailable:
+		a.Outcome, a.Untouched = loops.Unavailable, true
+	case reply.status == http.StatusConflict:
+		a.Untouched = true
+		if h, ok := holderOf(reply); ok {
+			a.Outcome = loops.Foreign
+			if h.Authority == c.holder.Authority {
+				a.Outcome = loops.Fenced
+			}
+			a.Refusal.Text = fmt.Sprintf("node %s belongs to %s; it was asked to %s by %s", c.node.name, h.Authority, what, c.holder.Authority)
+		}
+	case reply.status >= 400 && reply.status < 500:
+		a.Untouched = true // a refusal has no effect (I7)
+	}
+	return a
+}
+
+func (c *nodeCall) fields() map[string]string {
+	tenant, _, _ := c.target.Unit.Split()
+	return map[string]string{"node": string(c.node.name), "tenant": string(tenant)}
+}
+
+// said gives the text and the code of a node's error answer.
+func said(reply nodeReply) (string, fsm.Code) {
+	var body struct {
+		Error string   `json:"error"`
+		Code  fsm.Code `json:"code"`
+	}
+	if json.Unmarshal(reply.body, &body) != nil || body.Error == "" {
+		return fmt.Sprintf("status %d", reply.status), body.Code
+	}
+	return body.Error, body.Code
+}
+
+// holderOf gives the holder that a node's 409 names.
+func holderOf(reply nodeReply) (proto.Holder, bool) {
+	var h proto.Holder
+	err := json.Unmarshal(reply.body, &h)
+	return h, err == nil && h.Authority != ""
+}

@@ -1,0 +1,211 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// putNode records a node or changes one (N1 to N5).
+func (s *Server) putNode(w http.ResponseWriter, c *change) error {
+	name := fsm.NodeName(c.PathValue("node"))
+	var put proto.PutNode
+	if err := c.decode(&put); err != nil {
+		return err
+	}
+	if err := s.nodeQuery(c.Request, put.Region); err != nil {
+		return err
+	}
+	if err := checkNode(name, &put); err != nil {
+		return err
+	}
+	cmd := &fsm.PutNode{Name: name, Addr: put.Addr, Token: put.Token, Region: put.Region,
+		Zone: put.Zone, Standby: put.Standby, Weight: put.Weight}
+	if !c.replayed {
+		if err := s.askNode(c.Context(), s.group.State(), cmd); err != nil {
+			return err
+		}
+	}
+	result, err := s.propose(w, c, cmd)
+	if err != nil {
+		return err
+	}
+	status, text := http.StatusOK, "node changed"
+	if result.Created {
+		status, text = http.StatusCreated, "node recorded"
+	}
+	n := result.Node
+	s.logger.Info(text, "node", n.Name, "addr", n.Addr, "region", string(n.Region), "zone", string(n.Zone))
+	httpserve.WriteJSON(w, status, proto.NodeRecorded{
+		Node: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Unreplicated: []fsm.TenantName{}})
+	return nil
+}
+
+// checkNode refuses what no node can have, and brings its address into the
+// form that is recorded.
+func checkNode(name fsm.NodeName, put *proto.PutNode) error {
+	switch {
+	case !fsm.ValidName(string(name)):
+		return badName("node", string(name))
+	case put.Region != nil && *put.Region != "" && !fsm.ValidName(string(*put.Region)):
+		return badName("region", string(*put.Region))
+	case put.Zone != nil && *put.Zone != "" && !fsm.ValidName(string(*put.Zone)):
+		return badName("zone", string(*put.Zone))
+	case put.Standby != nil && *put.Standby != "" && !fsm.ValidName(string(*put.Standby)):
+		return badName("standby", string(*put.Standby))
+	case put.Token != nil && !tokenOK(*put.Token):
+		return badRequest("the token is empty, or is not printable ASCII without spaces")
+	}
+	if put.Addr != nil {
+		addr, err := nodeAddress(*put.Addr)
+		if err != nil {
+			return badRequest("addr %v", err)
+		}
+		put.Addr = &addr
+	}
+	return nil
+}
+
+func badName(what, name string) error {
+	if len(name) > 2*fsm.MaxName {
+		name = name[:2*fsm.MaxName] + "…"
+	}
+	return badRequest("%q is not the name of a %s: use 1 to 64 of a-z, 0-9, _ and -", name, what)
+}
+
+// tokenOK reports whether a token can be sent in a header.
+func tokenOK(token string) bool {
+	for i := 0; i < len(token); i++ {
+		if token[i] <= 0x20 || token[i] >= 0x7f {
+			return false
+		}
+	}
+	return token != ""
+}
+
+// askNode asks a node before it is recorded (N5): a new one, and one whose
+// address or token changes. The command then carries both as they were asked,
+// so that what is recorded is what answered.
+func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode) error {
+	recorded, known := state.Node(cmd.Name)
+	if known && cmd.Addr == nil && cmd.Token == nil {
+		return nil
+	}
+	addr, token := cmd.Addr, cmd.Token
+	if known && addr == nil {
+		addr = &recorded.Addr
+	}
+	if known && token == nil {
+		token = &recorded.Token
+	}
+	if addr == nil || token == nil {
+		return badRequest("node %s is not recorded yet: give its addr and its token", cmd.Name)
+	}
+	if err := standbyKnown(state, cmd); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if _, err := s.nodes.stats(ctx, nodeAt{name: cmd.Name, addr: *addr, token: *token}); err != nil {
+		return err
+	}
+	cmd.Addr, cmd.Token = addr, token
+	return nil
+}
+
+// standbyKnown tells of an unknown standby before the node is asked.
+func standbyKnown(state *fsm.State, cmd *fsm.PutNode) error {
+	if cmd.Standby == nil || *cmd.Standby == "" || *cmd.Standby == cmd.Name {
+		return nil
+	}
+	if _, ok := state.Node(*cmd.Standby); !ok {
+		return refusal(&fsm.Refusal{Code: fsm.CodeStandbyUnknown,
+			Text:   "no node is called " + string(*cmd.Standby) + "; record the standby first",
+			Fields: map[string]string{"standby": string(*cmd.Standby)}})
+	}
+	return nil
+}
+
+// nodeQuery reads ?region=, which says whose directory a node's name belongs
+// to. A region that keeps its own directory is not this one's to change.
+func (s *Server) nodeQuery(r *http.Request, body *fsm.RegionName) error {
+	query, err := parseQuery(r, "region")
+	if err != nil {
+		return err
+	}
+	if query.Has("region") {
+		return s.ownRegion(fsm.RegionName(query.Get("region")))
+	}
+	if body != nil {
+		return s.ownRegion(*body)
+	}
+	return nil
+}
+
+func (s *Server) ownRegion(region fsm.RegionName) error {
+	if region != "" && !fsm.ValidName(string(region)) {
+		return badName("region", string(region))
+	}
+	if _, own := s.group.State().Region(region); own {
+		return refusal(&fsm.Refusal{Code: fsm.CodeRegionElsewhere,
+			Text:   "region " + string(region) + " keeps its own directory; ask a server or proxy of that region",
+			Fields: map[string]string{"region": string(region)}})
+	}
+	return nil
+}
+
+func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
+	if err := c.none(); err != nil {
+		return err
+	}
+	if err := s.nodeQuery(c.Request, nil); err != nil {
+		return err
+	}
+	name := fsm.NodeName(c.PathValue("node"))
+	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name}); err != nil {
+		return err
+	}
+	s.logger.Info("node deleted", "node", name)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) listNodes(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	nodes := []proto.Node{}
+	for n := range state.Nodes() {
+		nodes = append(nodes, describeNode(state, n))
+	}
+	httpserve.WriteJSON(w, http.StatusOK, nodes)
+	return nil
+}
+
+func (s *Server) getNode(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	name := fsm.NodeName(r.PathValue("node"))
+	if !fsm.ValidName(string(name)) {
+		return badName("node", string(name))
+	}
+	if r.URL.Query().Has("region") {
+		if err := s.ownRegion(fsm.RegionName(r.URL.Query().Get("region"))); err != nil {
+			return err
+		}
+	}
+	n, ok := state.Node(name)
+	if !ok {
+		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name),
+			Fields: map[string]string{"node": string(name)}})
+	}
+	httpserve.WriteJSON(w, http.StatusOK, describeNode(state, n))
+	return nil
+}
+
+func describeNode(state *fsm.State, n *fsm.Node) proto.Node {
+	primaries, copies := state.NodeHolds(n.Name)
+	return proto.Node{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Weight: n.Weight,
+		Standby: n.Standby, State: nodeState(n), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
+}
+
+// nodeState is the state of a node: nodes take no leases in this version.
+func nodeState(*fsm.Node) proto.NodeState { return proto.NodeUnleased }

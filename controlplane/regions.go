@@ -1,0 +1,84 @@
+package controlplane
+
+import (
+	"net/http"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// putRegion records a region that keeps its own directory (G3).
+func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
+	name := fsm.RegionName(c.PathValue("region"))
+	var put proto.PutRegion
+	if err := c.decode(&put); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request); err != nil {
+		return err
+	}
+	if !fsm.ValidName(string(name)) {
+		return badName("region", string(name))
+	}
+	for i, router := range put.Routers {
+		addr, err := routerAddress(router)
+		if err != nil {
+			return badRequest("router %v", err)
+		}
+		put.Routers[i] = addr
+	}
+	result, err := s.propose(w, c, &fsm.PutRegion{Region: fsm.Region{Name: name, Routers: put.Routers}})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if result.Created {
+		status = http.StatusCreated
+	}
+	s.logger.Info("region recorded", "region", string(name))
+	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers})
+	return nil
+}
+
+func (s *Server) deleteRegion(w http.ResponseWriter, c *change) error {
+	if err := c.none(); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request); err != nil {
+		return err
+	}
+	name := fsm.RegionName(c.PathValue("region"))
+	if !fsm.ValidName(string(name)) {
+		return badName("region", string(name))
+	}
+	if _, err := s.propose(w, c, &fsm.DeleteRegion{Name: name}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) listRegions(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	regions := []proto.Region{}
+	for region := range state.Regions() {
+		regions = append(regions, proto.Region{Name: region.Name, Routers: region.Routers})
+	}
+	httpserve.WriteJSON(w, http.StatusOK, regions)
+	return nil
+}
+
+func (s *Server) getRegion(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	name := fsm.RegionName(r.PathValue("region"))
+	if !fsm.ValidName(string(name)) {
+		return badName("region", string(name))
+	}
+	region, ok := state.Region(name)
+	if !ok {
+		return refusal(&fsm.Refusal{Code: fsm.CodeRegionUnknown,
+			Text:   "region " + string(name) + " is not recorded as one that keeps its own directory",
+			Fields: map[string]string{"region": string(name)}})
+	}
+	httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers})
+	return nil
+}

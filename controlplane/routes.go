@@ -1,0 +1,44 @@
+package controlplane
+
+import (
+	"net/http"
+
+	"domicile/internal/httpserve"
+)
+
+// routes is the admin API (spec §2.3). docs/openapi.yaml describes the same
+// routes, under the same names.
+func (s *Server) routes() []httpserve.Route {
+	const nodes, tenants, regions = "/_shard/nodes", "/_shard/tenants", "/_shard/regions"
+	return []httpserve.Route{
+		{Method: http.MethodGet, Path: nodes, Name: "list_nodes", Handler: s.read(s.listNodes, "region")},
+		{Method: http.MethodGet, Path: nodes + "/{node}", Name: "get_node", Handler: s.read(s.getNode, "region")},
+		{Method: http.MethodPut, Path: nodes + "/{node}", Name: "put_node", Handler: s.change(s.putNode)},
+		{Method: http.MethodDelete, Path: nodes + "/{node}", Name: "delete_node", Handler: s.change(s.deleteNode)},
+
+		{Method: http.MethodGet, Path: tenants, Name: "list_tenants", Handler: s.read(s.listTenants, tenantParams...)},
+		{Method: http.MethodGet, Path: tenants + "/{tenant}", Name: "get_tenant", Handler: s.read(s.getTenant)},
+		{Method: http.MethodPut, Path: tenants + "/{tenant}", Name: "put_tenant", Handler: s.change(s.putTenant)},
+		{Method: http.MethodDelete, Path: tenants + "/{tenant}", Name: "delete_tenant", Handler: s.change(s.deleteTenant)},
+		{Method: http.MethodPut, Path: tenants + "/{tenant}/pin", Name: "put_pin", Handler: s.change(s.putPin)},
+		{Method: http.MethodDelete, Path: tenants + "/{tenant}/pin", Name: "delete_pin", Handler: s.change(s.deletePin)},
+
+		{Method: http.MethodGet, Path: regions, Name: "list_regions", Handler: s.read(s.listRegions)},
+		{Method: http.MethodGet, Path: regions + "/{region}", Name: "get_region", Handler: s.read(s.getRegion)},
+		{Method: http.MethodPut, Path: regions + "/{region}", Name: "put_region", Handler: s.change(s.putRegion)},
+		{Method: http.MethodDelete, Path: regions + "/{region}", Name: "delete_region", Handler: s.change(s.deleteRegion)},
+
+		{Method: http.MethodGet, Path: "/_shard/group", Name: "get_group", Handler: s.getGroup},
+		{Method: http.MethodPost, Path: "/_shard/group/servers", Name: "add_server", Handler: s.change(s.addServer)},
+		{Method: http.MethodDelete, Path: "/_shard/group/servers/{server}", Name: "remove_server", Handler: s.change(s.removeServer)},
+		{Method: http.MethodPost, Path: "/_shard/group/members", Name: "put_member", Handler: s.change(s.putMember)},
+		{Method: http.MethodPost, Path: "/_shard/group/transfer", Name: "transfer_leadership", Handler: s.change(s.transfer)},
+
+		{Method: http.MethodGet, Path: "/_shard/events", Name: "events", Handler: s.serveEvents},
+		{Method: http.MethodGet, Path: "/_shard/subscribe", Name: "subscribe", Handler: s.subscribe},
+
+		{Method: http.MethodGet, Path: "/_health", Name: "health", Open: true, Handler: s.health},
+		{Method: http.MethodGet, Path: "/_ready", Name: "ready", Open: true, Handler: s.ready},
+		{Method: http.MethodGet, Path: "/_metrics", Name: "metrics", Handler: s.serveMetrics},
+	}
+}

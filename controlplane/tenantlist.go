@@ -1,0 +1,190 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// Sizes of a page of tenants.
+const (
+	defaultPage = 1000
+	maxPage     = 10_000
+)
+
+// tenantParams are the query parameters of the list.
+var tenantParams = []string{"region", "prefix", "after", "limit", "bytes"}
+
+// tenantQuery says which tenants are asked for.
+type tenantQuery struct {
+	region *fsm.RegionName
+	prefix string
+	after  fsm.TenantName
+	limit  int
+	bytes  bool
+}
+
+func parseTenantQuery(r *http.Request) (tenantQuery, error) {
+	values := r.URL.Query()
+	q := tenantQuery{prefix: values.Get("prefix"), after: fsm.TenantName(values.Get("after")), limit: defaultPage}
+	if values.Has("region") {
+		region := fsm.RegionName(values.Get("region"))
+		if region != "" && !fsm.ValidName(string(region)) {
+			return q, badName("region", string(region))
+		}
+		q.region = &region
+	}
+	if q.prefix != "" && !fsm.ValidName(q.prefix) {
+		return q, badRequest("no tenant's name begins with %q: names are of a-z, 0-9, _ and -", q.prefix)
+	}
+	if q.after != "" && !fsm.ValidName(string(q.after)) {
+		return q, badName("tenant", string(q.after))
+	}
+	if values.Has("limit") {
+		n, err := strconv.ParseUint(values.Get("limit"), 10, 31)
+		if err != nil || n == 0 || n > maxPage {
+			return q, badRequest("limit is a number from 1 to %d", maxPage)
+		}
+		q.limit = int(n)
+	}
+	var err error
+	q.bytes, err = flag(values, "bytes")
+	return q, err
+}
+
+// next is the query of the page after the tenant last, as a relative
+// reference: it holds through a proxy as well.
+func (q tenantQuery) next(last fsm.TenantName) string {
+	values := url.Values{"after": {string(last)}, "limit": {strconv.Itoa(q.limit)}}
+	if q.region != nil {
+		values.Set("region", string(*q.region))
+	}
+	if q.prefix != "" {
+		values.Set("prefix", q.prefix)
+	}
+	if q.bytes {
+		values.Set("bytes", "1")
+	}
+	return "</_shard/tenants?" + values.Encode() + `>; rel="next"`
+}
+
+// listTenants gives a page of tenants by name (T3).
+func (s *Server) listTenants(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	q, err := parseTenantQuery(r)
+	if err != nil {
+		return err
+	}
+	page, more := []proto.Tenant{}, false
+	for t := range state.Tenants(q.prefix, q.after) {
+		if q.region != nil {
+			if region, ok := state.TenantRegion(t.Name); !ok || region != *q.region {
+				continue
+			}
+		}
+		if len(page) == q.limit {
+			more = true
+			break
+		}
+		page = append(page, describeTenant(state, t))
+	}
+	if q.bytes {
+		s.addSizes(r.Context(), state, page)
+	}
+	if more {
+		w.Header().Set("Link", q.next(page[len(page)-1].Name))
+	}
+	httpserve.WriteJSON(w, http.StatusOK, page)
+	return nil
+}
+
+// getTenant tells of one tenant (T3, T4).
+func (s *Server) getTenant(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	name := fsm.TenantName(r.PathValue("tenant"))
+	if !fsm.ValidName(string(name)) {
+		return badName("tenant", string(name))
+	}
+	t, ok := state.Tenant(name)
+	if !ok {
+		return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Text: "no tenant is called " + string(name),
+			Fields: map[string]string{"tenant": string(name)}})
+	}
+	httpserve.WriteJSON(w, http.StatusOK, describeTenant(state, t))
+	return nil
+}
+
+// describeTenant tells where a tenant is: its region is its node's (T1).
+func describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
+	out := proto.Tenant{Name: t.Name, State: fsm.UnitActive.String(), Pinned: t.Pinned, Buckets: t.Buckets}
+	if t.Quota != nil {
+		out.Quota = &proto.Quota{Bytes: t.Quota.Bytes, RPS: t.Quota.RPS, InFlight: t.Quota.InFlight}
+	}
+	out.Region, _ = state.TenantRegion(t.Name)
+	for p := range state.TenantUnits(t.Name) {
+		if p.State != fsm.UnitActive {
+			out.State = unitState(state, p)
+		}
+		if t.Buckets > 0 {
+			continue // its buckets have nodes; it has none
+		}
+		out.Node = p.Node
+		home, _ := state.Node(p.Node)
+		if home != nil {
+			out.Zone = home.Zone
+		}
+		if len(p.Copies) > 0 {
+			out.Replica = p.Copies[0].Node
+			if n, ok := state.Node(out.Replica); ok && home != nil {
+				out.SameZone = n.Zone != "" && n.Zone == home.Zone
+			}
+		}
+	}
+	return out
+}
+
+// unitState is a unit's state; one whose create is being undone is on its way
+// out like one that is deleted.
+func unitState(state *fsm.State, p *fsm.Placed) string {
+	if job, ok := state.Job(p.Job); ok && job.Step == fsm.StepUndo {
+		return fsm.UnitDeleting.String()
+	}
+	return p.State.String()
+}
+
+// addSizes asks the nodes of a page for the sizes of their units. A node that
+// does not answer in time leaves them out.
+func (s *Server) addSizes(ctx context.Context, state *fsm.State, page []proto.Tenant) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	told := make(map[fsm.NodeName]map[fsm.UnitName]uint64)
+	begun := make(map[fsm.NodeName]bool)
+	for _, t := range page {
+		node, ok := state.Node(t.Node)
+		if !ok || begun[t.Node] {
+			continue
+		}
+		begun[t.Node] = true
+		asked.Go(func() {
+			sizes, err := s.nodes.sizes(ctx, at(node))
+			if err != nil {
+				return // left out
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told[node.Name] = sizes
+		})
+	}
+	asked.Wait()
+	for i := range page {
+		if bytes, ok := told[page[i].Node][fsm.UnitName(page[i].Name)]; ok {
+			page[i].Bytes = &bytes
+		}
+	}
+}
