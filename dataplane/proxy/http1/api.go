@@ -58,6 +58,9 @@ type Decision struct {
 	// Lines are head lines to add towards the node, each ended by CRLF, with no
 	// byte that could end a line early. Append to Lines[:0].
 	Lines []byte
+	// Target is what the node gets in place of the client's request target; nil:
+	// the client's, byte for byte. It must be a valid target.
+	Target []byte
 	// MaxBody overrides Config.MaxBody when it is above 0.
 	MaxBody int64
 	// Settle, if set, is called with the final answer before it is relayed and
@@ -134,7 +137,10 @@ type Refusal struct {
 type Answer struct {
 	Status   int
 	Upstream *Upstream
-	msg      *message
+	// Lines are head lines that Settle adds to the answer, in the form of
+	// Decision.Lines.
+	Lines []byte
+	msg   *message
 }
 
 // Header gives the first value of a header, nil without one. Any case.

@@ -68,7 +68,7 @@ func (c *conn) begin() *exchange {
 		x.req.conn = c
 	}
 	x.began, x.keep, x.sent, x.resent = false, false, false, false
-	x.status, x.attempt = 0, 0
+	x.status, x.attempt, x.view = 0, 0, Answer{}
 	return x
 }
 

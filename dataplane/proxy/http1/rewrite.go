@@ -17,16 +17,20 @@ func (m *message) appendKept(out []byte) []byte {
 // appendRequest appends the head that a node gets.
 func (x *exchange) appendRequest(out []byte, addr string) []byte {
 	m := &x.req.msg
-	if m.minor == 1 {
+	switch {
+	case x.decision.Target != nil:
+		out = append(append(append(out, m.method...), ' '), x.decision.Target...)
+		out = append(out, " HTTP/1.1\r\n"...)
+	case m.minor == 1:
 		out = append(out, m.buf[:m.firstEnd]...)
-	} else {
+	default:
 		out = append(out, m.buf[:m.firstEnd-3]...) // HTTP/1.
 		out = append(out, "1\r\n"...)
-		if m.hosts == 0 {
-			out = append(out, "Host: "...)
-			out = append(out, addr...)
-			out = append(out, "\r\n"...)
-		}
+	}
+	if m.minor == 0 && m.hosts == 0 {
+		out = append(out, "Host: "...)
+		out = append(out, addr...)
+		out = append(out, "\r\n"...)
 	}
 	out = m.appendKept(out)
 	out = appendID(out, x.req.id)
@@ -49,6 +53,7 @@ func (x *exchange) appendAnswer(out []byte) []byte {
 	out = append(out, "HTTP/1.1"...)
 	out = append(out, a.buf[8:a.firstEnd]...)
 	out = a.appendKept(out)
+	out = append(out, x.view.Lines...)
 	out = appendID(out, x.req.id)
 	return x.endHead(out, a.status == 101)
 }
