@@ -134,6 +134,20 @@ func (s *shards) each(yield func(key, value []byte) bool) {
 	}
 }
 
+// arenas calls yield with the records of each shard, as they lie in memory.
+func (s *shards) arenas(yield func(records []byte) bool) {
+	for _, b := range s.root {
+		if b == nil {
+			continue
+		}
+		for _, sh := range b.shards {
+			if sh != nil && len(sh.arena) > 0 && !yield(sh.arena) {
+				return
+			}
+		}
+	}
+}
+
 // bytes is the memory that the map holds on to.
 func (s *shards) bytes() (n int) {
 	for _, b := range s.root {

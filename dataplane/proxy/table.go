@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
@@ -19,12 +17,19 @@ var errTooLong = errors.New("a name or a list of copies in the directory is long
 // table is what a proxy knows of the directory at one revision: immutable, one
 // pointer for a request to read. It equals the fsm.View at that revision.
 type table struct {
+	source   source
 	revision fsm.Revision
 	units    *shards // by unit name: an encoded unitRecord
 	tenants  *shards // by tenant name: an encoded fsm.TenantInfo; few tenants have one
 	nodes    []seat  // a unit names its node by its place here
 	places   map[fsm.NodeName]uint32
 	regions  map[fsm.RegionName]*fsm.Region
+}
+
+// source says whose directory a table shows.
+type source struct {
+	authority string
+	history   uint64
 }
 
 // seat is a node's place in a table. Places are kept when a node goes, so that
@@ -46,9 +51,10 @@ type unitRecord struct {
 }
 
 const (
-	unitHeader = 4 + 1 + 1 + 8 + 8 + 8
-	copySize   = 5
-	maxCopies  = 255
+	unitHeader   = 4 + 1 + 1 + 8 + 8 + 8
+	tenantHeader = 4 + 1 + 1
+	copySize     = 5
+	maxCopies    = 255
 )
 
 func newTable() *table {
@@ -167,8 +173,7 @@ type tableEdit struct {
 }
 
 // edit begins the table at revision rev. One edit of a lineage is made at a
-// time; an edit that is not sealed is dropped with its tables' next edit under
-// another number: numbers come from editID, not from the revision.
+// time, each under an id of its own; one that is not sealed leaves no trace.
 func (t *table) edit(rev fsm.Revision, editID uint64) *tableEdit {
 	next := *t
 	return &tableEdit{next: &next, revision: rev, units: t.units.edit(editID), tenants: t.tenants.edit(editID)}
@@ -280,21 +285,4 @@ func (e *tableEdit) seal() *table {
 	e.next.units, e.next.tenants = e.units.seal(), e.tenants.seal()
 	e.next.revision = e.revision
 	return e.next
-}
-
-// copyState says how old a table is. It is apart from the table because it
-// changes with every heartbeat.
-type freshness struct {
-	asOf atomic.Int64 // Unix milliseconds at which the table was known to be current; 0 never
-}
-
-func (f *freshness) set(at time.Time) { f.asOf.Store(at.UnixMilli()) }
-
-// age is how long ago the table was known to be current.
-func (f *freshness) age(now time.Time) time.Duration {
-	at := f.asOf.Load()
-	if at == 0 {
-		return 0
-	}
-	return max(0, now.Sub(time.UnixMilli(at)))
 }

@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"domicile/dataplane/proxy/http1"
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// headerBehind goes with the answer to a change that this proxy's table does
+// not show yet, and tells the revision that it stands at.
+const headerBehind = "Domicile-Behind"
+
+// maxAttempts bounds how often a request is sent on: once to where the table
+// led, once after asking, once more for an address that changed on the way.
+const maxAttempts = 3
+
+// Refused decides what follows on an attempt that had no effect.
+func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) bool {
+	switch {
+	case d.Route == routeShard:
+		if f.Kind != http1.Unreachable || errors.Is(f.Err, http1.ErrBusy) {
+			return false
+		}
+		h.routeShard(r, d, f.Attempt)
+		return true
+	case f.Upstream == h.limbo:
+		h.askFor(r, d)
+		return true
+	}
+	if f.Kind == http1.Unreachable && !errors.Is(f.Err, http1.ErrClosed) {
+		h.dir.nodes.unreachable(f.Upstream.Name())
+	}
+	return h.sendOn(r, f, d)
+}
+
+// placeOf reads again what a request on the data path names.
+func placeOf(r *http1.Request, d *http1.Decision) place {
+	path := r.Path()
+	if d.Target != nil {
+		path, _, _ = bytes.Cut(d.Target, []byte("?"))
+	}
+	return parsePlace(path[len(tenantPrefix):])
+}
+
+// askFor asks the control plane about a tenant that the table does not know,
+// and waits for the table where it is known there.
+func (h handler) askFor(r *http1.Request, d *http1.Decision) {
+	p := placeOf(r, d)
+	var before fsm.Revision
+	if t := h.dir.table(); t != nil {
+		before = t.revision
+	}
+	k, err := h.asking.about(r.Gone(), string(p.tenant), before, string(r.ID()))
+	switch {
+	case errors.Is(err, errBusyAsking):
+		d.Respond(http.StatusServiceUnavailable, string(proto.CodeOverloaded), "too many tenants that this proxy does not know are being asked for; try again")
+	case err != nil:
+		unavailable(d, p.tenant)
+	case k.found && k.state == fsm.UnitCreating.String():
+		d.Respond(http.StatusServiceUnavailable, string(proto.CodeCreatePending), "the tenant is being created; try again")
+	case !k.found || k.state == fsm.UnitDeleting.String():
+		h.routeAbsent(r, d, p, k)
+	default:
+		h.dir.await(r.Gone(), awaitTable, reached(k.revision))
+		h.routeTenant(r, d, p, true)
+	}
+}
+
+// routeAbsent answers for a tenant that the control plane does not have, unless
+// the table is newer than what it said and has it.
+func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place, k known) {
+	var name [maxUnit]byte
+	if t := h.dir.table(); t != nil && t.revision > k.revision && t.seat(p.unit(name[:0])) != nil {
+		h.routeTenant(r, d, p, true)
+		return
+	}
+	d.Respond(http.StatusNotFound, codeUnknownTenant, "there is no tenant "+string(p.tenant)+"; create it with PUT /_shard/tenants/"+string(p.tenant))
+}
+
+// sendOn sends a request that a node refused, or that found no node, to where a
+// newer table places its unit: once. A node that refuses knows better than the
+// table; so where the table still leads to it the control plane is asked how
+// far the directory is. False: the client gets the refusal's own answer, which
+// is never 421.
+func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision) bool {
+	p := placeOf(r, d)
+	if h.moved(f, p)(h.dir.table()) {
+		return h.forwardAgain(r, f, d, p)
+	}
+	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.servers) > 0 {
+		k, err := h.asking.about(r.Gone(), string(p.tenant), h.dir.table().revision, string(r.ID()))
+		if err == nil && k.found {
+			h.dir.await(r.Gone(), awaitTable, reached(k.revision))
+		}
+		if err == nil && h.moved(f, p)(h.dir.table()) {
+			return h.forwardAgain(r, f, d, p)
+		}
+	}
+	if f.Kind == http1.Misdirected {
+		h.held.refused.Add(1)
+	}
+	return false
+}
+
+// moved is the condition that a table places p elsewhere than where the refused
+// attempt went.
+func (h handler) moved(f http1.Refusal, p place) func(*table) bool {
+	return func(t *table) bool {
+		var name [maxUnit]byte
+		s := t.seat(p.unit(name[:0]))
+		return s == nil || s.up != f.Upstream
+	}
+}
+
+func (h handler) forwardAgain(r *http1.Request, f http1.Refusal, d *http1.Decision, p place) bool {
+	if f.Attempt >= maxAttempts {
+		return false
+	}
+	h.held.sentOn.Add(1)
+	h.routeTenant(r, d, p, false)
+	return true
+}
+
+// Answered sees the answers of nodes and control servers: it slows refused
+// tokens and writes the audit log.
+func (h handler) Answered(r *http1.Request, a *http1.Answer) time.Duration {
+	if i := h.control.index(a.Upstream); i >= 0 {
+		h.control.note(i, a.Status)
+		if a.Status != http.StatusUnauthorized && changes(r.Method()) {
+			h.record(r, AuditChange, a.Status)
+		}
+	}
+	if a.Status == http.StatusUnauthorized {
+		return h.refuse(r, a.Upstream.Name())
+	}
+	if a.Status < 300 && r.Header("Authorization") != nil && h.refusals.held.Load() > 0 {
+		h.refusals.accepted(h.client(r, time.Now()).addr, a.Upstream.Name())
+	}
+	return 0
+}
+
+// refuse counts a refused token and tells how long its answer waits. What came
+// through another proxy waits there, by the client's address.
+func (h handler) refuse(r *http1.Request, by string) time.Duration {
+	h.record(r, AuditRefusedToken, http.StatusUnauthorized)
+	now := time.Now()
+	c := h.client(r, now)
+	if c.hops > 0 {
+		h.refusals.total.Add(1)
+		return 0
+	}
+	return h.refusals.refused(c.addr, by, now)
+}
+
+// settle holds the answer to a change until the table shows it.
+func (h handler) settle(r *http1.Request, a *http1.Answer) {
+	rev, err := strconv.ParseUint(string(a.Header(proto.HeaderRevision)), 10, 64)
+	if err != nil {
+		return
+	}
+	if h.dir.await(r.Gone(), awaitChange, reached(fsm.Revision(rev))) {
+		return
+	}
+	var have fsm.Revision
+	if t := h.dir.table(); t != nil {
+		have = t.revision
+	}
+	a.Lines = strconv.AppendUint([]byte(headerBehind+": "), uint64(have), 10)
+	a.Lines = append(a.Lines, '\r', '\n')
+}

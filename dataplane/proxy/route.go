@@ -1,0 +1,249 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"domicile/dataplane/proxy/http1"
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// headerRoute tells a node which unit a request was routed for and by which
+// revision of the directory: "<unit> <revision>".
+const headerRoute = "Domicile-Route"
+
+// Labels of domicile_requests_total{route}, as http1 counts them.
+const (
+	routeOther uint8 = iota
+	routeTenant
+	routeShard
+	routeHealth
+	routeMetrics
+	routes
+)
+
+var routeNames = [routes]string{"other", "tenant", "shard", "health", "metrics"}
+
+// Codes of answers that a proxy gives by itself, beside proto's.
+const (
+	codeUnavailable    = string(proto.CodeDirectoryUnavailable)
+	codeUnknownTenant  = string(fsm.CodeTenantUnknown)
+	codeBadRequest     = string(fsm.CodeBadRequest)
+	codeUnknownRoute   = string(proto.CodeUnknownRoute)
+	codeUnknownBucket  = "unknown_bucket"
+	codeBucketRequired = "bucket_required"
+	codeRegion         = "region_unreachable"
+	codeLoop           = "loop_detected"
+	codeMisdirected    = "misdirected"
+)
+
+const (
+	// awaitTable bounds how long a request waits for the proxy's own table to
+	// show what the control plane has said.
+	awaitTable = 2 * time.Second
+	// awaitChange bounds how long the answer to a change waits for it (spec
+	// §2.2: a change is answered once the proxy's own table has it).
+	awaitChange = 5 * time.Second
+)
+
+// handler decides where requests go. It holds no state of its own.
+type handler struct{ *Proxy }
+
+// Route is the hot path: for a tenant that the table knows it neither blocks,
+// locks nor allocates.
+func (h handler) Route(r *http1.Request, d *http1.Decision) {
+	d.Route = routeTenant
+	if h.cfg.Domain != "" {
+		var scratch [fsm.MaxName]byte
+		if tenant := tenantOfHost(r.Host(), h.cfg.Domain, scratch[:]); tenant != nil {
+			h.routeHost(r, d, tenant)
+			return
+		}
+	}
+	path := r.Path()
+	if rest, ok := bytes.CutPrefix(path, tenantPrefix); ok {
+		h.routeTenant(r, d, parsePlace(rest), false)
+		return
+	}
+	h.routeRest(r, d, path)
+}
+
+var (
+	tenantPrefix  = []byte("/t/")
+	shardPrefix   = []byte("/_shard/")
+	consolePrefix = []byte("/_console/")
+)
+
+// routeHost serves a tenant under its own host name (--domain): the whole path
+// is its data API, which a node has under /t/<tenant>. This is the one case in
+// which a node gets another target than the client sent.
+func (h handler) routeHost(r *http1.Request, d *http1.Decision, tenant []byte) {
+	path := r.Path()
+	if len(path) == 0 || path[0] != '/' {
+		d.Respond(http.StatusBadRequest, codeBadRequest, "the request target is not a path")
+		return
+	}
+	target := make([]byte, 0, len(tenantPrefix)+len(tenant)+len(r.Target()))
+	target = append(append(append(target, tenantPrefix...), tenant...), path...)
+	if q := r.Query(); q != nil {
+		target = append(append(target, '?'), q...)
+	}
+	d.Target = target
+	h.routeTenant(r, d, parsePlace(target[len(tenantPrefix):len(tenantPrefix)+len(tenant)+len(path)]), false)
+}
+
+// routeTenant sends a request to the node of what it names. asked tells that
+// the control plane has been asked about the tenant already.
+func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, asked bool) {
+	if p.bad != nameOK {
+		badPlace(d, p)
+		return
+	}
+	t := h.dir.table()
+	if t == nil {
+		d.Respond(http.StatusServiceUnavailable, codeUnavailable, "the directory has not arrived at this proxy yet; try again")
+		return
+	}
+	var name [maxUnit]byte
+	unit := p.unit(name[:0])
+	s := t.seat(unit)
+	switch {
+	case s == nil:
+		h.unplaced(d, t, p, asked)
+	case s.up == nil:
+		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
+			fmt.Sprintf("the directory has no usable address for node %s, which holds %s; try again", s.info.Name, unit))
+	default:
+		h.forward(r, d, s.up, unit, t.revision)
+	}
+}
+
+func badPlace(d *http1.Decision, p place) {
+	switch p.bad {
+	case nameEmpty:
+		d.Respond(http.StatusNotFound, codeUnknownTenant, "no tenant is named; the data API is under /t/<tenant>/")
+	case nameTenant:
+		d.Respond(http.StatusBadRequest, codeBadRequest, "a tenant's name is 1 to 64 characters of [a-z0-9_-], unescaped")
+	case nameBucket:
+		d.Respond(http.StatusBadRequest, codeBadRequest, "a bucket is a number from 1 on, without leading zeros: /t/<tenant>/b/<n>/")
+	}
+}
+
+// forward decides for a node and adds the lines that it gets.
+func (h handler) forward(r *http1.Request, d *http1.Decision, up *http1.Upstream, unit []byte, rev fsm.Revision) {
+	if !h.nameClient(r, d) {
+		return
+	}
+	lines := append(append(d.Lines, headerRoute...), ": "...)
+	lines = strconv.AppendUint(append(append(lines, unit...), ' '), uint64(rev), 10)
+	d.Lines = append(lines, '\r', '\n')
+	d.Forward(up)
+}
+
+// nameClient begins the lines with the client's address and mark; false where
+// the request has come through too many proxies, and is answered.
+func (h handler) nameClient(r *http1.Request, d *http1.Decision) bool {
+	now := time.Now()
+	c := h.client(r, now)
+	if c.hops > maxHops {
+		d.Respond(http.StatusLoopDetected, codeLoop,
+			"the request has come through more proxies than a deployment has; look for regions whose routers name each other")
+		return false
+	}
+	d.Lines = h.marks.append(d.Lines[:0], c, now)
+	return true
+}
+
+// client tells who a request comes from: whom a mark names, else whoever
+// connected. A mark that is not right means nothing.
+func (h handler) client(r *http1.Request, now time.Time) client {
+	if value := r.Header(headerClient); value != nil {
+		if c, err := h.marks.verify(value, now); err == nil {
+			return c
+		}
+	}
+	return client{addr: r.RemoteIP()}
+}
+
+// unplaced answers for a unit that the table does not place.
+func (h handler) unplaced(d *http1.Decision, t *table, p place, asked bool) {
+	info, known := t.tenant(p.tenant)
+	switch {
+	case known && info.HasHome:
+		d.Respond(http.StatusBadGateway, codeRegion,
+			fmt.Sprintf("tenant %s lives in region %q, which keeps its own directory and cannot be reached from here; ask a proxy of that region", p.tenant, info.Home))
+	case known && p.bucket == 0:
+		d.Respond(http.StatusBadRequest, codeBucketRequired,
+			fmt.Sprintf("tenant %s has %d buckets: name one, as in /t/%s/b/<n>/", p.tenant, info.Buckets, p.tenant))
+	case known && p.bucket > info.Buckets:
+		d.Respond(http.StatusNotFound, codeUnknownBucket, fmt.Sprintf("tenant %s has buckets 1 to %d", p.tenant, info.Buckets))
+	case p.bucket != 0 && t.seat(p.tenant) != nil:
+		d.Respond(http.StatusNotFound, codeUnknownBucket, fmt.Sprintf("tenant %s has no buckets; its data API is under /t/%s/", p.tenant, p.tenant))
+	case asked:
+		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
+			fmt.Sprintf("the directory places %s, and this proxy's copy does not yet; try again", p.unit(nil)))
+	case len(h.control.servers) == 0:
+		unavailable(d, p.tenant)
+	default:
+		// Asking takes a while, which Route may not: the unreachable upstream
+		// has the engine call Refused, where it may.
+		d.Forward(h.limbo)
+	}
+}
+
+func unavailable(d *http1.Decision, tenant []byte) {
+	d.Respond(http.StatusServiceUnavailable, codeUnavailable,
+		fmt.Sprintf("this proxy's copy of the directory has no tenant %s, and no control server answers to say whether there is one; try again", tenant))
+}
+
+// routeRest serves everything but tenants.
+func (h handler) routeRest(r *http1.Request, d *http1.Decision, path []byte) {
+	d.Route = routeOther
+	switch {
+	case bytes.HasPrefix(path, shardPrefix), bytes.HasPrefix(path, consolePrefix):
+		d.Route = routeShard
+		h.routeShard(r, d, 0)
+	case string(path) == "/_health":
+		d.Route = routeHealth
+		d.ServeWith(h.serveHealth)
+	case string(path) == "/_ready":
+		d.Route = routeHealth
+		d.ServeWith(h.serveReady)
+	case string(path) == "/_metrics":
+		d.Route = routeMetrics
+		d.ServeWith(h.serveMetrics)
+	default:
+		d.Respond(http.StatusNotFound, codeUnknownRoute,
+			"there is nothing at this path; a proxy serves /t/<tenant>/, /_shard/, /_health, /_ready and /_metrics")
+	}
+}
+
+// routeShard relays to the n-th control server to be tried.
+func (h handler) routeShard(r *http1.Request, d *http1.Decision, n int) {
+	up := h.control.relay(n)
+	if up == nil {
+		d.Respond(http.StatusServiceUnavailable, codeUnavailable, "no control server can be reached and nothing was sent to one; try again")
+		return
+	}
+	if !h.nameClient(r, d) {
+		return
+	}
+	d.MaxBody = 1<<63 - 1 // a control server bounds its own
+	if changes(r.Method()) {
+		d.Settle = h.settle
+	}
+	d.Forward(up)
+}
+
+// changes tells methods that may change the directory.
+func changes(method []byte) bool {
+	switch string(method) {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
+}
