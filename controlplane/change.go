@@ -62,7 +62,10 @@ func (s *Server) change(h func(http.ResponseWriter, *change) error) httpserve.Ha
 		if err != nil {
 			return err
 		}
-		c := &change{Request: r.WithContext(context.WithoutCancel(r.Context())), body: body, key: key}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(s.over, cancel)()
+		c := &change{Request: r.WithContext(ctx), body: body, key: key}
 		if key != "" {
 			c.fingerprint = fingerprint(r, body)
 			if c.replayed, err = s.replayed(c); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,6 +25,9 @@ type executor struct {
 	logger hclog.Logger
 	clock  func() fsm.Millis
 	asked  *askers
+	// interrupt, if set, is called before a command is proposed: tests stop the
+	// leader there.
+	interrupt atomic.Pointer[func(fsm.Command)]
 }
 
 // called is a call that has ended.
@@ -152,6 +156,9 @@ func (s *shift) ended(c called) {
 func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal) {
 	job, _ := state.Job(p.Job)
 	s.work.Go(func() {
+		if f := s.interrupt.Load(); f != nil {
+			(*f)(p.Cmd)
+		}
 		result, _, err := s.group.Propose(ctx, group.Proposal{Decided: s.term, Cmd: p.Cmd})
 		if err == nil && result.Refusal != nil {
 			err = result.Refusal

@@ -40,10 +40,14 @@ type Server struct {
 	peers   *http.Client // to the group's other servers; follows no redirect
 	usage   *usage
 	asked   *askers
+	jobs    *executor
 	audit   *audit.Log
 	handler *httpserve.Handler
 	meters  meters
 	close   func() error
+	// over ends when the group does: nothing that waits for it need wait longer.
+	over   context.Context
+	giveUp context.CancelFunc
 }
 
 // New opens the data folder, joins no group yet and serves nothing yet: Run
@@ -76,6 +80,7 @@ func newServer(config Config) (*Server, error) {
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)},
 	}
+	s.over, s.giveUp = context.WithCancel(context.Background())
 	if s.audit, err = audit.Open(config.Audit); err != nil {
 		return nil, err
 	}
@@ -83,6 +88,7 @@ func newServer(config Config) (*Server, error) {
 		return nil, errors.Join(err, s.audit.Close())
 	}
 	s.close = sync.OnceValue(func() error {
+		s.giveUp()
 		transport.CloseIdleConnections()
 		return errors.Join(s.group.Close(), s.config.Listener.Close(), s.audit.Close())
 	})
@@ -110,8 +116,8 @@ func (s *Server) openGroup() error {
 	if s.group, err = group.Open(settings); err != nil {
 		return err
 	}
-	jobs := &executor{group: s.group, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked}
-	s.group.OnLead("jobs", jobs.run)
+	s.jobs = &executor{group: s.group, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked}
+	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
 	return nil
 }
@@ -134,7 +140,10 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	work.Go(func() error { return s.group.Run(serving) })
+	work.Go(func() error {
+		defer s.giveUp()
+		return s.group.Run(serving)
+	})
 	work.Go(func() error { return s.watchLeader(serving) })
 	work.Go(func() error {
 		<-ctx.Done()
@@ -143,8 +152,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	s.logger.Info("listening", "addr", s.config.Listener.Addr().String(), "api", s.config.API)
-	err := work.Wait()
-	return err
+	return work.Wait()
 }
 
 // stop ends the streams, which would last, then waits for the requests under

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -15,23 +17,60 @@ import (
 // membershipTimeout bounds a change of the group's servers.
 const membershipTimeout = 20 * time.Second
 
-// getGroup tells of the group as this server sees it. It answers without a
-// directory or a leader: it is what an operator looks at then.
+// leaderSays bounds how long the leader is waited for when a follower is asked
+// for the health of the group.
+const leaderSays = time.Second
+
+// getGroup tells of the group as this server sees it; the health of the others
+// is the leader's to know, and asked of it. It answers without a directory or a
+// leader: it is what an operator looks at then.
 func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
 	status := s.group.Status()
-	out := proto.Group{Region: status.Region, ID: status.ID, Term: status.Term, Index: status.Applied, Servers: []proto.Server{}}
+	out := proto.Group{Region: status.Region, ID: status.ID, Cluster: status.Cluster, Term: status.Term,
+		Index: status.Applied, Servers: []proto.Server{}}
 	if status.Leader.Known {
 		out.Leader = status.Leader.ID
 	}
+	healthy := s.healthAtLeader(r, status.Leader)
 	for _, server := range status.Servers {
 		out.Servers = append(out.Servers, proto.Server{ID: server.ID, Raft: server.Raft, API: server.API,
-			Voter: server.Voter, Healthy: server.Healthy})
+			Voter: server.Voter, Healthy: server.Healthy || !server.Known && healthy[server.ID]})
 	}
 	httpserve.WriteJSON(w, http.StatusOK, out)
 	return nil
+}
+
+// healthAtLeader gives the health of the servers as the leader sees it, or
+// nothing where this server leads or the leader does not answer.
+func (s *Server) healthAtLeader(r *http.Request, leader group.Leader) map[fsm.MemberID]bool {
+	if !leader.Known || leader.Self || leader.API == "" || r.Header.Get(proto.HeaderRelayed) != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), leaderSays)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.API+"/_shard/group", nil)
+	if err != nil {
+		return nil
+	}
+	req.Header.Set("Authorization", r.Header.Get("Authorization"))
+	req.Header.Set(proto.HeaderRelayed, "1")
+	resp, err := s.peers.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	var there proto.Group
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxNodeAnswer)).Decode(&there) != nil {
+		return nil
+	}
+	healthy := make(map[fsm.MemberID]bool)
+	for _, server := range there.Servers {
+		healthy[server.ID] = server.Healthy
+	}
+	return healthy
 }
 
 // addServer adds a server to the group, or changes its vote or addresses.

@@ -120,6 +120,7 @@ type Region struct {
 type Group struct {
 	Region  fsm.RegionName `json:"region"`
 	ID      fsm.MemberID   `json:"id"` // of the server asked
+	Cluster string         `json:"cluster"`
 	Leader  fsm.MemberID   `json:"leader"`
 	Term    uint64         `json:"term"`
 	Index   uint64         `json:"index"` // last log index applied by the server asked

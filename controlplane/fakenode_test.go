@@ -1,0 +1,182 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+const nodeToken = "node-secret-token"
+
+// fakeNode speaks the few routes of the node's admin protocol that the control
+// plane calls, keeps units in memory, and fails where a test tells it to.
+type fakeNode struct {
+	*httptest.Server
+	name fsm.NodeName
+
+	mu      sync.Mutex
+	units   map[fsm.UnitName]fsm.UnitID
+	schemas map[fsm.UnitName][]string // SQL run on the unit since it was made
+	bytes   uint64
+	holder  proto.Holder
+	ids     []string // X-Request-Id of changing calls
+	calls   int      // changing calls
+	// fault, if set, runs before a changing call is served and may answer or
+	// hang it: true means that it is done with.
+	fault func(w http.ResponseWriter, r *http.Request) bool
+	// after runs when a changing call has had its effect, before it is answered.
+	after func(r *http.Request)
+}
+
+func newFakeNode(t *testing.T, name fsm.NodeName) *fakeNode {
+	n := &fakeNode{name: name, units: map[fsm.UnitName]fsm.UnitID{}, schemas: map[fsm.UnitName][]string{}}
+	n.Server = httptest.NewServer(n)
+	t.Cleanup(func() { n.CloseClientConnections(); n.Close() })
+	return n
+}
+
+func (n *fakeNode) addr() string { return strings.TrimPrefix(n.URL, "http://") }
+
+func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer "+nodeToken {
+		httpserve.WriteError(w, httpserve.Errorf(401, "unauthorized", "wrong token"))
+		return
+	}
+	switch {
+	case r.URL.Path == "/_admin/stats":
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes})
+		return
+	case r.URL.Path == "/_admin/sizes":
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		sizes := map[fsm.UnitName]uint64{}
+		for u := range n.units {
+			sizes[u] = 4096
+		}
+		httpserve.WriteJSON(w, 200, sizes)
+		return
+	}
+	n.mu.Lock()
+	fault, after := n.fault, n.after
+	n.calls++
+	n.ids = append(n.ids, r.Header.Get(proto.HeaderRequestID))
+	n.mu.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	status, body := n.change(r)
+	if after != nil {
+		after(r)
+	}
+	if status == http.StatusNoContent {
+		w.WriteHeader(status)
+		return
+	}
+	httpserve.WriteJSON(w, status, body)
+}
+
+// change serves a changing call.
+func (n *fakeNode) change(r *http.Request) (int, any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	unit := fsm.UnitName(strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/_admin/tenants/"), "/schema"))
+	var made proto.MakeUnit
+	var schema proto.RunSchema
+	var holder proto.Holder
+	switch r.Method {
+	case http.MethodPut:
+		_ = json.NewDecoder(r.Body).Decode(&made)
+		holder = made.Holder
+	case http.MethodPost:
+		_ = json.NewDecoder(r.Body).Decode(&schema)
+		holder = schema.Holder
+	case http.MethodDelete:
+		holder, _ = proto.ParseHolder(r.Header.Get(proto.HeaderHolder))
+	}
+	if holder.Authority == "" {
+		return 400, map[string]string{"error": "no holder", "code": "holder_required"}
+	}
+	if n.holder.Authority != "" && (n.holder.Authority != holder.Authority || n.holder.Newer(holder)) {
+		return 409, n.holder
+	}
+	n.holder = holder
+	held, ok := n.units[unit]
+	switch r.Method {
+	case http.MethodPut:
+		if ok && held != made.ID {
+			return 409, map[string]any{"error": "another unit", "code": "unit_exists", "id": held}
+		}
+		n.units[unit] = made.ID
+		return 201, proto.UnitMade{Created: unit}
+	case http.MethodPost:
+		if strings.Contains(schema.SQL, "syntax error") {
+			return 400, map[string]string{"error": "near \"syntax\": syntax error", "code": "SQLITE_ERROR"}
+		}
+		if len(n.schemas[unit]) > 0 {
+			return 400, map[string]string{"error": "table exists", "code": "SQLITE_ERROR"}
+		}
+		n.schemas[unit] = append(n.schemas[unit], schema.SQL)
+		return 200, proto.SchemaRun{Position: "1:1"}
+	default:
+		if !ok {
+			return 404, map[string]string{"error": "not here", "code": "unknown_tenant"}
+		}
+		if r.Header.Get(proto.HeaderUnitID) != strconv.FormatUint(uint64(held), 10) {
+			return 409, map[string]any{"error": "another unit", "code": "unit_exists", "id": held}
+		}
+		delete(n.units, unit)
+		delete(n.schemas, unit)
+		return http.StatusNoContent, nil
+	}
+}
+
+func (n *fakeNode) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = f
+}
+
+func (n *fakeNode) setAfter(f func(r *http.Request)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.after = f
+}
+
+func (n *fakeNode) setBytes(b uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.bytes = b
+}
+
+// held gives the units that the node holds.
+func (n *fakeNode) held() map[fsm.UnitName]fsm.UnitID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := map[fsm.UnitName]fsm.UnitID{}
+	for u, id := range n.units {
+		out[u] = id
+	}
+	return out
+}
+
+func (n *fakeNode) ran(u fsm.UnitName) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.schemas[u])
+}
+
+func (n *fakeNode) changes() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls
+}
