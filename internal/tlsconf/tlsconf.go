@@ -97,7 +97,7 @@ func (f *Files) HasCA() bool { return f.cfg.CA != "" }
 // ForClients is the configuration of a port that clients connect to: TLS 1.2 or
 // newer, no certificate asked of them.
 func (f *Files) ForClients() (*tls.Config, error) {
-	if f.cfg.Cert == "" {
+	if !f.HasCertificate() {
 		return nil, ErrNoCertificate
 	}
 	return &tls.Config{
@@ -112,10 +112,10 @@ func (f *Files) ForClients() (*tls.Config, error) {
 // ForParts is the configuration of a port that only the deployment's own parts
 // connect to: TLS 1.3, and a certificate that the CA signed asked of each.
 func (f *Files) ForParts() (*tls.Config, error) {
-	if f.cfg.Cert == "" {
+	if !f.HasCertificate() {
 		return nil, ErrNoCertificate
 	}
-	if f.cfg.CA == "" {
+	if !f.HasCA() {
 		return nil, ErrNoCA
 	}
 	return &tls.Config{
