@@ -1,0 +1,297 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ImageInfo describes an image that comes in.
+type ImageInfo struct {
+	Size int64 // bytes, negative where unknown
+	// Sum is called after the last byte was read, and gives the hex SHA-256
+	// that the sender stated; nil or "": not stated.
+	Sum func() string
+	// Position of the image. Zero, for an operator's file: a unit that is
+	// replaced goes on from its position plus one, a new one begins at 1:1.
+	Position Position
+	State    State // of the unit from now on; "": as it was, Active for a new one
+}
+
+// Install makes a unit from a SQLite file, or replaces one. Nothing changes
+// unless all of it arrived, it matches size and sum, and it passes SQLite's own
+// check (ErrBadImage otherwise). The users of a unit that is replaced get
+// ErrGone. id is compared with that of a unit that is there, unless 0:
+// ErrWrongID. ErrDiskFull, ErrIO.
+func (s *Store) Install(ctx context.Context, name string, id uint64, r io.Reader, info ImageInfo) (Record, error) {
+	if err := checkName(name); err != nil {
+		return Record{}, err
+	}
+	// Before the first byte: an image for another unit is not worth receiving.
+	if old, err := s.load(name); err != nil {
+		return Record{}, err
+	} else if err := installable(old, name, id); err != nil {
+		return Record{}, err
+	}
+	tmp := filepath.Join(s.tmpDir(), name+"."+rand.Text()+".img")
+	err := s.receive(tmp, name, r, info)
+	if err == nil {
+		err = s.checkImage(ctx, tmp)
+	}
+	if err != nil {
+		removeImage(tmp)
+		return Record{}, &UnitError{Unit: name, Op: "take in an image", Err: diskError(err)}
+	}
+	rec, intended, err := s.replace(ctx, name, id, tmp, info)
+	if !intended {
+		removeImage(tmp)
+	}
+	return rec, err
+}
+
+func installable(old *stored, name string, id uint64) error {
+	if old != nil && id != 0 && old.ID != id && old.Intent != creating && old.Intent != deleting {
+		return &UnitError{Unit: name, Op: "install", Err: ErrWrongID, Hint: fmt.Sprintf("the one here has id %d", old.ID)}
+	}
+	return nil
+}
+
+// removeImage removes what is left in tmp/: nothing where it was put in its place.
+func removeImage(tmp string) {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".pos"} {
+		os.Remove(tmp + suffix)
+	}
+}
+
+// receive writes the stream to a file and compares length and sum.
+func (s *Store) receive(tmp, name string, r io.Reader, info ImageInfo) error {
+	if err := s.fault(OpImage, name); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if info.Size >= 0 {
+		r = io.LimitReader(r, info.Size+1)
+	}
+	sum := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(f, sum), r, make([]byte, imageChunk))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if info.Size >= 0 && n != info.Size {
+		return fmt.Errorf("%w: %d bytes came, %d were announced; send it again", ErrBadImage, n, info.Size)
+	}
+	if info.Sum == nil {
+		return nil
+	}
+	got := hex.EncodeToString(sum.Sum(nil))
+	if want := info.Sum(); want != "" && !strings.EqualFold(want, got) {
+		return fmt.Errorf("%w: its SHA-256 is %s, %s was stated; send it again", ErrBadImage, got, want)
+	}
+	return nil
+}
+
+// checkImage lets SQLite look at the whole file, and makes it a WAL database.
+func (s *Store) checkImage(ctx context.Context, tmp string) error {
+	if err := checkImageHeader(tmp); err != nil {
+		return err
+	}
+	r, err := openRaw(tmp, false)
+	if err != nil {
+		return badImage(err)
+	}
+	r.progress = func() bool { return ctx.Err() != nil }
+	r.installProgress(progressSteps)
+	r.config(cfgDefensive, 1)
+	r.config(cfgTrustedSchema, 0)
+	verdict, err := r.queryText("PRAGMA quick_check(1)")
+	mode := ""
+	if err == nil && verdict == "ok" {
+		mode, err = r.queryText("PRAGMA journal_mode=WAL")
+	}
+	r.close()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx))
+	case err != nil:
+		return badImage(err)
+	case verdict != "ok":
+		return fmt.Errorf("%w: %s; send an intact one", ErrBadImage, verdict)
+	case mode != "wal":
+		return fmt.Errorf("%w: it cannot be used in WAL mode", ErrBadImage)
+	}
+	f, err := os.Open(tmp)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// badImage takes what SQLite says for the image's fault, unless it is the disk's.
+func badImage(err error) error {
+	if errors.Is(err, ErrDiskFull) || errors.Is(err, ErrIO) {
+		return err
+	}
+	return fmt.Errorf("%w: %w; send an intact SQLite file", ErrBadImage, err)
+}
+
+func checkImageHeader(tmp string) error {
+	f, err := os.Open(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	var b [dbHeaderSize]byte
+	if _, err := io.ReadFull(f, b[:]); err != nil {
+		return fmt.Errorf("%w: %d bytes are too few for a SQLite file", ErrBadImage, st.Size())
+	}
+	h, err := parseDBHeader(b[:])
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadImage, err)
+	}
+	if ps := int64(h.pageSize); st.Size()%ps != 0 || (h.pages != 0 && int64(h.pages)*ps != st.Size()) {
+		return fmt.Errorf("%w: %d bytes for %d pages of %d: it is cut, or changes are missing (its -wal file)", ErrBadImage, st.Size(), h.pages, ps)
+	}
+	return nil
+}
+
+// replace puts a checked image in the unit's place. Once that is intended by
+// the unit's record, a failure leaves it to be finished later.
+func (s *Store) replace(ctx context.Context, name string, id uint64, tmp string, info ImageInfo) (_ Record, intended bool, err error) {
+	sl, err := s.lockSlot(ctx, name)
+	if err != nil {
+		return Record{}, false, err
+	}
+	defer s.unlockSlot(sl)
+	old, err := s.loadFinished(name)
+	if err != nil {
+		return Record{}, false, err
+	}
+	if err := installable(old, name, id); err != nil {
+		return Record{}, false, err
+	}
+	rec := s.installed(sl, old, id, name, &info)
+	rec.Image = filepath.Base(tmp)
+	err = s.makeShard(filepath.Dir(s.unitPath(name)))
+	if err == nil {
+		p := posRecord{Position: info.Position, Clean: true}
+		err = writeFileDurably(tmp+".pos", p.encode()) // makes the image's name in tmp/ durable too
+	}
+	if err != nil {
+		return Record{}, false, &UnitError{Unit: name, Op: "install", Err: diskError(err)}
+	}
+	if err := s.putRecord(&rec); err != nil {
+		return Record{}, true, err // it may have been written all the same
+	}
+	s.detach(sl, fmt.Errorf("%w: it was replaced by another image", ErrGone))
+	if err := s.placeImage(&rec); err != nil {
+		return Record{}, true, err
+	}
+	return rec.Record, true, nil
+}
+
+// installed is the record to be, and sets the position in info.
+func (s *Store) installed(sl *slot, old *stored, id uint64, name string, info *ImageInfo) stored {
+	rec := stored{Record: Record{Name: name, ID: id, State: Active}}
+	if old != nil {
+		rec = *old
+	}
+	switch {
+	case !info.Position.IsZero():
+	case old != nil:
+		info.Position = s.positionToReplace(sl, old)
+	default:
+		info.Position = Position{Epoch: 1, Seq: 1}
+	}
+	if info.State != "" {
+		rec.State = info.State
+	}
+	rec.Epoch, rec.Intent = info.Position.Epoch, installing
+	return rec
+}
+
+// positionToReplace is one past the position of the unit in the slot, which is
+// closed for it.
+func (s *Store) positionToReplace(sl *slot, old *stored) Position {
+	s.slots.mu.Lock()
+	u := sl.unit
+	s.slots.mu.Unlock()
+	s.detach(sl, fmt.Errorf("%w: it is being replaced by another image", ErrGone))
+	if u == nil {
+		if u, _ = openUnit(s, old.Record); u != nil {
+			u.shutdown(ErrGone, false)
+		}
+	}
+	if u != nil {
+		pos := u.commits.pos
+		pos.Seq++
+		return pos
+	}
+	// Its commits cannot be counted: damaged.
+	pos := Position{Epoch: old.Epoch}
+	if p, err := readPos(posPath(s.unitPath(old.Name))); err == nil && p != nil {
+		pos = p.Position
+	}
+	pos.Seq += foreignJump
+	return pos
+}
+
+// loadFinished is load, after what a record intends was done.
+func (s *Store) loadFinished(name string) (*stored, error) {
+	r, err := s.load(name)
+	if err != nil || r == nil || r.Intent == "" {
+		return r, err
+	}
+	if err := s.finish(r); err != nil {
+		return nil, err
+	}
+	return s.load(name)
+}
+
+// placeImage does, or goes on with, the last step of an install. The old WAL
+// goes first: SQLite would apply it to the new database.
+func (s *Store) placeImage(rec *stored) error {
+	tmp, path := filepath.Join(s.tmpDir(), rec.Image), s.unitPath(rec.Name)
+	err := s.fault(OpRename, rec.Name)
+	if err == nil {
+		err = renameImage(tmp, path)
+	}
+	if err != nil {
+		return &UnitError{Unit: rec.Name, Op: "put an image in its place", Err: diskError(err), Hint: "it is tried again when the unit is asked for, or at the next start"}
+	}
+	s.forget(rec.Name)
+	rec.Intent, rec.Image = "", ""
+	return s.putRecord(rec)
+}
+
+func renameImage(tmp, path string) error {
+	if _, err := os.Stat(tmp); errors.Is(err, fs.ErrNotExist) {
+		return nil // it was renamed before a crash
+	}
+	for _, f := range []string{path + "-wal", path + "-shm", path + "-journal"} {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Rename(tmp+".pos", posPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

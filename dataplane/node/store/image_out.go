@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strconv"
+)
+
+// Image is a consistent copy of a unit on its way out: a plain SQLite file of
+// Size bytes, as of Position. Writes go on meanwhile: they go to the WAL, and
+// as long as an image is open no checkpoint changes the database file. What a
+// checkpoint could not copy before (a reader held it up) is laid over the
+// file's pages from the WAL.
+type Image struct {
+	Size     int64
+	PageSize int
+	Position Position
+
+	u       *Unit
+	overlay map[uint32]int64 // page number → offset of its content in the WAL
+	sum     hash.Hash
+	whole   bool
+	closed  bool
+}
+
+// imageChunk is how much of an image is in memory at once.
+const imageChunk = 256 << 10
+
+// Image begins a copy; Close it. Keep the unit acquired until then.
+func (u *Unit) Image(ctx context.Context) (*Image, error) {
+	u.startCheckpoint() // so that little is left to do under the writer
+	if err := u.holdCheckpoints(ctx); err != nil {
+		return nil, err
+	}
+	img := &Image{u: u, sum: sha256.New()}
+	if err := img.begin(ctx); err != nil {
+		img.Close()
+		return nil, err
+	}
+	return img, nil
+}
+
+// holdCheckpoints lets no checkpoint begin, and waits for the one under way.
+func (u *Unit) holdCheckpoints(ctx context.Context) error {
+	u.mu.Lock()
+	under := u.checking
+	if under == nil {
+		u.images++
+	}
+	u.mu.Unlock()
+	if under == nil {
+		return nil
+	}
+	select {
+	case <-under:
+	case <-ctx.Done():
+		return u.s.waitedInVain("a checkpoint", ctx)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for u.checking != nil { // another one began at once
+		under := u.checking
+		u.mu.Unlock()
+		<-under
+		u.mu.Lock()
+	}
+	u.images++
+	return nil
+}
+
+// begin fixes the image's position, under the writer.
+func (i *Image) begin(ctx context.Context) error {
+	u := i.u
+	if err := u.takeWriter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-u.writer }()
+	err := u.goneErr()
+	if err == nil {
+		err = u.openWriter()
+	}
+	if err == nil {
+		err = u.commits.ready()
+	}
+	if err == nil {
+		err = u.commits.wait(u.commits.pos)
+	}
+	if err == nil {
+		err = i.cover()
+	}
+	if err == nil && u.dbFile == nil {
+		u.dbFile, err = os.Open(u.path)
+	}
+	if err != nil {
+		var ue *UnitError
+		if errors.As(err, &ue) {
+			return err
+		}
+		return &UnitError{Unit: u.name, Op: "begin an image", Err: diskError(err)}
+	}
+	i.Position = u.commits.pos
+	return nil
+}
+
+// cover checkpoints what can be, and finds the pages that are only in the WAL.
+func (i *Image) cover() error {
+	u := i.u
+	complete, err := u.checkpointUnder(func() {})
+	if err != nil {
+		return err
+	}
+	var num [2]int64
+	for k, pragma := range []string{"PRAGMA page_size", "PRAGMA page_count"} {
+		var text string
+		err := u.w.internally(func() (err error) { text, err = u.w.raw.queryText(pragma); return err })
+		if err == nil {
+			num[k], err = strconv.ParseInt(text, 10, 64)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	i.PageSize, i.Size = int(num[0]), num[0]*num[1]
+	if complete {
+		return nil
+	}
+	i.overlay = map[uint32]int64{}
+	t := &u.commits.tail
+	for n := 1; n <= t.frames; n++ {
+		var b [4]byte
+		if _, err := u.commits.wal.ReadAt(b[:], t.offset(n)); err != nil {
+			return err
+		}
+		i.overlay[be32(b[:])] = t.offset(n) + frameHeaderSize
+	}
+	return nil
+}
+
+// WriteTo writes the file to w, once. It fails with ErrGone where the unit
+// goes meanwhile, and where w takes so long that the WAL outgrows 16 times its
+// cap.
+func (i *Image) WriteTo(w io.Writer) (written int64, err error) {
+	if i.whole || i.closed {
+		return 0, fmt.Errorf("image of unit %s: %w", i.u.name, ErrClosed)
+	}
+	buf := make([]byte, max(imageChunk, i.PageSize))
+	for written < i.Size {
+		b := buf[:min(int64(len(buf)), i.Size-written)]
+		if err := i.readAt(b, written); err != nil {
+			return written, err
+		}
+		if err := i.check(); err != nil {
+			return written, err
+		}
+		i.sum.Write(b)
+		n, err := w.Write(b)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+	i.whole = true
+	return written, nil
+}
+
+func (i *Image) readAt(b []byte, off int64) error {
+	n, err := i.u.dbFile.ReadAt(b, off)
+	if err == io.EOF && i.overlay != nil {
+		clear(b[n:]) // pages that were never copied from the WAL
+		err = nil
+	}
+	ps := int64(i.PageSize)
+	for p := int64(0); err == nil && i.overlay != nil && p < int64(len(b)); p += ps {
+		if at, ok := i.overlay[uint32((off+p)/ps)+1]; ok {
+			_, err = i.u.commits.wal.ReadAt(b[p:p+ps], at)
+		}
+	}
+	if err != nil {
+		return &UnitError{Unit: i.u.name, Op: "read an image", Err: diskError(err)}
+	}
+	return nil
+}
+
+// check, called after reading, makes sure that what was read was still fixed.
+func (i *Image) check() error {
+	if err := i.u.goneErr(); err != nil {
+		return err
+	}
+	if limit := 16 * i.u.s.cfg.MaxWALBytes; i.u.walBytes.Load() > limit {
+		return &UnitError{Unit: i.u.name, Op: "read an image", Err: errSlowImage, Hint: "read it faster, or when less is written"}
+	}
+	return nil
+}
+
+var errSlowImage = errors.New("so much was written meanwhile that the write-ahead log outgrew its limit")
+
+// Sum is the hex SHA-256 of the file, after WriteTo has returned without
+// error; "" before.
+func (i *Image) Sum() string {
+	if !i.whole {
+		return ""
+	}
+	return hex.EncodeToString(i.sum.Sum(nil))
+}
+
+// Close lets checkpoints go on. A second call does nothing.
+func (i *Image) Close() {
+	if i.closed {
+		return
+	}
+	i.closed = true
+	i.u.mu.Lock()
+	i.u.images--
+	i.u.mu.Unlock()
+}
