@@ -50,7 +50,8 @@ type exchange struct {
 	view     Answer // of answer, for the Handler
 	body     bodySource
 	up       upload
-	start    time.Duration // since the server's epoch
+	start    time.Duration // since the server's epoch, as headAt
+	headAt   time.Duration // the answer's head was there
 	began    bool          // something of a final answer was written
 	keep     bool          // the client's connection can serve another request
 	status   int           // answered; 0: nothing

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"errors"
-	"runtime"
 )
 
 const (
@@ -54,18 +53,21 @@ func (c *conn) attempt() verdict {
 		return c.noAnswer(uc, ErrClosed) // ended while it had no connection that could be woken
 	}
 	began := c.srv.nanos()
-	out, err := c.send(uc)
+	out, err, rerr := c.send(uc)
 	if err != nil && !out && !x.sent && x.attempt < maxAttempts {
 		c.drop(uc) // closed while it was unused: nothing has gone out
 		return again
 	}
 	// Where the connection broke later, an answer may have come before.
 	x.sent = true
-	runtime.Gosched() // the node may well answer before this goroutine has to park
+	if rerr != nil {
+		return c.noAnswer(uc, rerr)
+	}
 	if v, ok := c.awaitHead(uc); !ok {
 		return v
 	}
-	c.srv.stats.UpstreamDuration.observe(c.srv.nanos() - began)
+	x.headAt = c.srv.nanos()
+	c.srv.stats.UpstreamDuration.observe(x.headAt - began)
 	return c.finalAnswer(uc)
 }
 
@@ -73,7 +75,7 @@ func (c *conn) connect(u *Upstream) (*upConn, error) {
 	if c.x.req.msg.upgrade {
 		return u.getApart()
 	}
-	return u.get(c.x.resent)
+	return u.get(c.x.resent, c.x.start)
 }
 
 // unreachable asks the Handler what to do where no connection could be had.
@@ -122,8 +124,9 @@ func (c *conn) refused(f *Refusal) (verdict, bool) {
 }
 
 // send writes the head and what is there of the body, and starts the upload of
-// the rest. out tells whether anything may have gone out.
-func (c *conn) send(uc *upConn) (out bool, err error) {
+// the rest. out tells whether anything may have gone out; rerr is from reading
+// the answer, which it begins where that can be had in the same go.
+func (c *conn) send(uc *upConn) (out bool, err, rerr error) {
 	x := c.x
 	b := &x.body
 	mem := c.srv.pools.small.Get().(*[smallBuffer]byte)
@@ -132,7 +135,11 @@ func (c *conn) send(uc *upConn) (out bool, err error) {
 	if len(head)+len(first) <= cap(head) {
 		head, first = append(head, first...), nil
 	}
-	err = uc.write(head)
+	if alone := len(first)+len(b.later) == 0 && b.done; alone {
+		err, rerr = uc.ask(head, &c.node)
+	} else {
+		err = uc.write(head)
+	}
 	out = uc.written > 0
 	c.srv.pools.small.Put(mem)
 	for _, piece := range [...][]byte{first, b.later} {
@@ -143,7 +150,7 @@ func (c *conn) send(uc *upConn) (out bool, err error) {
 	if err == nil && !b.done {
 		x.up.start(c, b, uc)
 	}
-	return out, err
+	return out, err, rerr
 }
 
 // awaitHead reads until the final answer's head is there and parsed. Not ok:

@@ -189,7 +189,7 @@ func (u *Upstream) probe() {
 		u.open++
 		u.mu.Unlock()
 		if c, err := u.connect(true); err == nil {
-			u.put(c)
+			u.put(c, 0)
 		}
 	}
 }

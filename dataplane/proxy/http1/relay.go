@@ -93,7 +93,7 @@ func (c *conn) refusal(uc *upConn, f *Refusal) (verdict, bool) {
 func (c *conn) giveBack(uc *upConn) {
 	c.up.Store(nil)
 	if c.enter(phaseWrite) == causeNone {
-		uc.up.put(uc)
+		uc.up.put(uc, c.x.headAt)
 	} else {
 		uc.up.discard(uc)
 	}

@@ -23,6 +23,17 @@ func (s *sock) initRaw() {
 	}
 	s.readFn = s.onReadable
 	s.writeFn = s.onWritable
+	s.askFn = s.onAsk
+}
+
+// onAsk writes when it is called first and reads from then on. A write that
+// would block is left to the caller.
+func (s *sock) onAsk(fd uintptr) bool {
+	if s.asked {
+		return s.onReadable(fd)
+	}
+	s.asked = true
+	return !s.onWritable(fd) || s.werr != nil
 }
 
 func (s *sock) onReadable(fd uintptr) bool {

@@ -51,7 +51,8 @@ type Upstream struct {
 type upConn struct {
 	sock
 	up     *Upstream
-	since  time.Time // a sweep first saw it unused; zero while in use
+	parked time.Duration // when it was put, by the clock of put's caller
+	since  time.Time     // a sweep first saw it unused; zero while in use
 	reused bool
 	apart  bool // for an upgrade: not counted in open, never put back
 }
@@ -138,14 +139,20 @@ func closeAll(conns []*upConn) {
 	}
 }
 
+// peekAfter is how long a connection must have been unused to be looked at
+// before reuse. A node does not close by its own timeout so soon after an answer,
+// and what it does otherwise could as well come right behind the look.
+const peekAfter = time.Millisecond
+
 // get gives a connection to send a request on: an unused one, unless fresh is
-// asked for, or a new one.
-func (u *Upstream) get(fresh bool) (*upConn, error) {
+// asked for, or a new one. now is of the clock that put is given, and may be
+// a little old.
+func (u *Upstream) get(fresh bool, now time.Duration) (*upConn, error) {
 	u.mu.Lock()
 	for !fresh && len(u.idle) > 0 {
 		c := u.popLocked()
 		u.mu.Unlock()
-		if c.peek() == peekQuiet {
+		if now-c.parked < peekAfter || c.peek() == peekQuiet {
 			c.reused = true
 			u.stats.Reused.Add(1)
 			return c, nil
@@ -234,7 +241,8 @@ func (u *Upstream) waited(c *upConn, ok bool) (*upConn, error) {
 }
 
 // put gives a connection back that is at the start of a request.
-func (u *Upstream) put(c *upConn) {
+func (u *Upstream) put(c *upConn, now time.Duration) {
+	c.parked = now
 	if c.apart {
 		u.discard(c)
 		return
