@@ -29,7 +29,7 @@ func notAllowed(why string) *SQLError {
 }
 
 // authorize is asked by SQLite for each thing that a statement would do.
-func (c *Conn) authorize(op int, a1, a2 string) int {
+func (c *Conn) authorize(op int, a1, a2, db string) int {
 	if c.internal || (c.vacuuming && op != actAttach) {
 		if op == actTransaction {
 			c.sawTx = true
@@ -37,6 +37,9 @@ func (c *Conn) authorize(op int, a1, a2 string) int {
 		return authOK
 	}
 	why := ""
+	if db == "temp" && op != actRead && op != actUpdate {
+		op = actCreateTempTbl // however it was said; ALTER TABLE updates the temporary schema
+	}
 	switch op {
 	case actSelect, actRecursive, actSavepoint, actDropView:
 	case actTransaction:

@@ -24,7 +24,7 @@ type raw struct {
 
 	// Callbacks, set before their install function is called. The C side
 	// holds pointers to the closures in fns, which keeps them alive.
-	authorize func(op int, a1, a2 string) int
+	authorize func(op int, a1, a2, db string) int
 	progress  func() bool // true: stop
 	committed func(frames int)
 	fns       []any
@@ -161,8 +161,8 @@ func fnPointer[F any](r *raw, f F) uintptr {
 }
 
 func (r *raw) installAuthorizer() error {
-	f := func(_ *libc.TLS, _ uintptr, op int32, a1, a2, _, _ uintptr) int32 {
-		return int32(r.authorize(int(op), libc.GoString(a1), libc.GoString(a2)))
+	f := func(_ *libc.TLS, _ uintptr, op int32, a1, a2, db, _ uintptr) int32 {
+		return int32(r.authorize(int(op), libc.GoString(a1), libc.GoString(a2), libc.GoString(db)))
 	}
 	return r.check(lib.Xsqlite3_set_authorizer(r.tls, r.db, fnPointer(r, f), 0))
 }
