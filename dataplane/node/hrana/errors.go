@@ -44,13 +44,19 @@ func protocolError(message string) *ProtocolError {
 var (
 	errInvalidBaton = &ProtocolError{Message: "Received an invalid baton: begin a new stream", Code: CodeBatonInvalid}
 	errUsedBaton    = &ProtocolError{Message: "Received a baton that has already been used", Code: CodeBatonUsed}
-	errExpired      = &ProtocolError{Message: "The stream has expired due to inactivity: begin it again, and what its transaction had not committed", Code: CodeStreamExpired}
 
 	errTooLarge     = &Error{Message: "The response is too large: ask for fewer rows, or use a cursor", Code: CodeResponseTooLarge}
 	errStreamClosed = &Error{Message: "The stream was closed by an earlier request", Code: CodeStreamClosed}
 	errArgsBoth     = &Error{Message: "Specifying both positional and named arguments is not supported", Code: CodeArgsBoth}
 	errStoreMissing = &Error{Message: "The stored statement does not exist: storing it failed", Code: CodeStoreMissing}
 )
+
+// ErrExpired answers a baton whose stream is gone, and a request whose transaction was
+// ended by the node.
+var ErrExpired = &ProtocolError{
+	Message: "The stream has expired due to inactivity, or was ended by the node: what its transaction had not committed is undone; begin it again",
+	Code:    CodeStreamExpired,
+}
 
 // statementError is how an error of a Session stands in a result.
 func statementError(err error) *Error {

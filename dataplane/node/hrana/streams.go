@@ -149,7 +149,7 @@ func (s *Streams) take(unit string, text []byte, blank *stream) (*stream, error)
 	}
 	if b.kind == batonStateless {
 		if time.Since(time.Unix(int64(b.a), 0)) > s.cfg.IdleTimeout {
-			return nil, errExpired
+			return nil, ErrExpired
 		}
 		return blank, nil
 	}
@@ -160,7 +160,7 @@ func (s *Streams) take(unit string, text []byte, blank *stream) (*stream, error)
 	case st == nil:
 		// The signature is ours, so it was a stream once: here, before a restart, or on
 		// the node that had the unit before.
-		return nil, errExpired
+		return nil, ErrExpired
 	case st.busy || st.seq != b.b:
 		return nil, errUsedBaton
 	}

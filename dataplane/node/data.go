@@ -1,0 +1,191 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"domicile/dataplane/node/store"
+	"domicile/internal/httpserve"
+
+	"github.com/valyala/fasthttp"
+)
+
+var actionRoutes = [...]routeLabel{
+	actUnknown: routeOther, actInfo: routeInfo, actQuery: routeQuery, actBatch: routeBatch, actChanges: routeChanges,
+	actVersion: routeInfo, actPipelineV2: routePipeline, actPipelineV3: routePipeline, actCursor: routeCursor,
+}
+
+// admitted is a data request's path once it was found, its token good, its method right.
+func (r *request) admitted(rest []byte) (dataPath, error) {
+	p := parseDataPath(rest)
+	r.route = actionRoutes[p.action]
+	if p.bad != "" {
+		return p, badRequest("%s", p.bad)
+	}
+	if err := r.s.guard.Load().admitData(r.authorization, p.tenant); err != nil {
+		return p, err
+	}
+	if p.action == actUnknown {
+		return p, errUnknownRoute()
+	}
+	if allowed, method := methods[p.action], r.ctx.Method(); !allows(allowed, string(method)) {
+		return p, r.methodNotAllowed(allowed)
+	}
+	return p, nil
+}
+
+func allows(allowed, method string) bool {
+	for len(allowed) > 0 {
+		one, rest, _ := strings.Cut(allowed, ", ")
+		if one == method {
+			return true
+		}
+		allowed = rest
+	}
+	return false
+}
+
+// serveData answers what is under /t/.
+func (r *request) serveData(rest []byte) error {
+	p, err := r.admitted(rest)
+	if err != nil {
+		return err
+	}
+	var body []byte
+	if methods[p.action] == "POST" {
+		if body, err = r.readBody(r.s.cfg.MaxBody); err != nil {
+			return err
+		}
+	}
+	// The unit is let go of when the answer is built, before it is written.
+	ctx := r.s.context(r.began)
+	release, err := r.acquire(ctx, p.unit())
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := r.data.admit(reads); err != nil {
+		return err
+	}
+	if err := r.waitAfter(ctx); err != nil {
+		return err
+	}
+	switch p.action {
+	case actInfo:
+		return r.info(&p)
+	case actVersion:
+		return r.json(200, map[string]string{"protocol": "hrana over HTTP, JSON"})
+	case actQuery:
+		return r.query(ctx, body)
+	case actBatch:
+		return r.batch(ctx, body)
+	case actPipelineV2, actPipelineV3:
+		return r.pipeline(ctx, &p, body)
+	case actCursor:
+		return r.cursor(ctx, body)
+	case actChanges:
+		return r.changes()
+	case actUnknown:
+	}
+	return errUnknownRoute()
+}
+
+// acquire opens the unit for the request.
+func (r *request) acquire(ctx context.Context, unit string) (release func(), err error) {
+	u, release, err := r.s.store.Acquire(ctx, unit)
+	if errors.Is(err, store.ErrUnknownUnit) {
+		e := httpserve.Errorf(404, codeUnknownTenant, "this node has no unit %s; a request never makes one", unit)
+		return nil, e
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.data = access{fence: &r.s.fence, unit: u, copy: r.readMode}
+	return release, nil
+}
+
+// waitAfter is Domicile-After: the answer shall have seen that position.
+func (r *request) waitAfter(ctx context.Context) error {
+	if len(r.after) == 0 {
+		return nil
+	}
+	p, err := store.ParsePosition(string(r.after))
+	if err != nil {
+		return badRequest("Domicile-After: %v", err)
+	}
+	if r.data.unit.Position().Compare(p) >= 0 {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, afterTimeout)
+	defer cancel()
+	err = r.data.unit.WaitPosition(wait, p)
+	if errors.Is(err, context.DeadlineExceeded) {
+		e := httpserve.Errorf(504, "position_timeout", "this copy has not reached position %s within %v", p, afterTimeout)
+		e.Fields = map[string]any{"position": r.data.unit.Position().String()}
+		return e
+	}
+	return err
+}
+
+// info is GET /t/<t>/.
+func (r *request) info(p *dataPath) error {
+	rec := r.data.unit.Record()
+	role := "primary"
+	if rec.State == store.Following {
+		role = "replica"
+	}
+	body := map[string]any{"name": string(p.tenant), "position": r.data.unit.Position().String(), "role": role}
+	if p.bucket > 0 {
+		body["bucket"] = p.bucket
+	}
+	r.position(r.data.unit.Position())
+	return r.json(200, body)
+}
+
+// expect decides whether a client that waits for 100 Continue may send its body, so
+// that what is refused anyway is refused before it was sent.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	r := s.requests.Get().(*request)
+	r.reset(ctx)
+	r.readHeaders()
+	err := r.mayContinue()
+	if err == nil {
+		s.requests.Put(r)
+		return fasthttp.StatusContinue
+	}
+	r.fail(err)
+	status := ctx.Response.StatusCode()
+	r.finish()
+	return status
+}
+
+func (r *request) mayContinue() error {
+	if r.doubled {
+		return badRequest("a header that may stand once stands twice")
+	}
+	s := segments{r.path}
+	switch string(s.next()) {
+	case "t":
+		p, err := r.admitted(s.rest)
+		if err != nil {
+			return err
+		}
+		if length := r.ctx.Request.Header.ContentLength(); length > r.s.cfg.MaxBody {
+			return tooLarge(r.s.cfg.MaxBody)
+		}
+		release, err := r.acquire(r.s.context(r.began), p.unit())
+		if err != nil {
+			return err
+		}
+		defer release()
+		return r.data.admit(reads)
+	case "_admin":
+		r.route, r.admin = routeAdmin, true
+		if err := r.s.guard.Load().admitAdmin(r.authorization); err != nil {
+			return err
+		}
+		return r.mayImport(s.rest)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"domicile/dataplane/node/store"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// unitLocks lets one admin call at a time change a unit, so that a check of its holder
+// holds until the change is done: a newer holder's call on the same unit comes
+// afterwards and sees what was done, or before and has the older one refused.
+type unitLocks struct {
+	mu   sync.Mutex
+	held map[string]*unitLock
+}
+
+type unitLock struct {
+	mu    sync.Mutex
+	users int // that have it or wait for it; guarded by unitLocks.mu
+}
+
+func (l *unitLocks) lock(unit string) (unlock func()) {
+	l.mu.Lock()
+	if l.held == nil {
+		l.held = make(map[string]*unitLock)
+	}
+	u := l.held[unit]
+	if u == nil {
+		u = &unitLock{}
+		l.held[unit] = u
+	}
+	u.users++
+	l.mu.Unlock()
+	u.mu.Lock()
+	return func() {
+		u.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if u.users--; u.users == 0 {
+			delete(l.held, unit)
+		}
+	}
+}
+
+// validHolder checks what a call says of its maker. named is false where it says
+// nothing.
+func validHolder(h proto.Holder) (named bool, err error) {
+	if h == (proto.Holder{}) {
+		return false, nil
+	}
+	if h.Authority == "" || len(h.Authority) > 256 || strings.ContainsFunc(h.Authority, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return false, badRequest("authority, history and term belong together; an authority is 1 to 256 characters without blanks")
+	}
+	return true, nil
+}
+
+// holderOf is the holder that a call names in its body, or in its header.
+func (r *request) holderOf(body proto.Holder) (h proto.Holder, named bool, err error) {
+	if named, err = validHolder(body); err != nil || named && r.holder == nil {
+		return body, named, err
+	}
+	if r.holder == nil {
+		return h, false, nil
+	}
+	if h, err = proto.ParseHolder(string(r.holder)); err != nil {
+		return h, false, badRequest("%v", err)
+	}
+	if named && h != body {
+		return h, false, badRequest("the body and the header %s name different holders", proto.HeaderHolder)
+	}
+	_, err = validHolder(h)
+	return h, true, err
+}
+
+// hold admits a changing call by its holder: one that is newer is kept on disk before
+// anything is done, one that is older or another authority's is refused.
+func (r *request) hold(body proto.Holder) error {
+	h, named, err := r.holderOf(body)
+	if err != nil {
+		return err
+	}
+	if !named {
+		return httpserve.Errorf(400, "holder_required", "this call changes the node and must name who makes it: authority, history and term in the body, or the header %s", proto.HeaderHolder)
+	}
+	return r.s.takeHolder(h)
+}
+
+func (s *Server) takeHolder(h proto.Holder) error {
+	for {
+		old := s.store.Holder()
+		have := proto.Holder{Authority: old.Authority, History: old.History, Term: old.Term}
+		switch {
+		case old.Authority != "" && old.Authority != h.Authority:
+			return holderRefused(have, "this node belongs to another authority")
+		case have.Newer(h):
+			return holderRefused(have, "this node has heard a newer holder")
+		case have == h:
+			return nil
+		}
+		err := s.store.SetHolder(old, store.Holder{Authority: h.Authority, History: h.History, Term: h.Term})
+		if err == nil {
+			s.log.Info("holder changed", "authority", h.Authority, "history", h.History, "term", h.Term)
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}
+
+func holderRefused(have proto.Holder, why string) error {
+	e := httpserve.Errorf(409, codeHolderNewer, "%s: authority %s, history %d, term %d", why, have.Authority, have.History, have.Term)
+	e.Fields = map[string]any{"authority": have.Authority, "history": have.History, "term": have.Term}
+	return e
+}
+
+// changeHolder is POST holder: the authority that the node belongs to gives it to the
+// next one.
+func (r *request) changeHolder() error {
+	var body struct {
+		proto.Holder
+		Next proto.Holder `json:"next"`
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	if named, err := validHolder(body.Next); err != nil || !named {
+		return badRequest("next names the authority, history and term that the node goes over to")
+	}
+	have := r.s.store.Holder()
+	next := store.Holder{Authority: body.Next.Authority, History: body.Next.History, Term: body.Next.Term}
+	if have == next {
+		return r.json(200, body.Next) // asked again: the answer was lost
+	}
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	err := r.s.store.SetHolder(r.s.store.Holder(), next)
+	if errors.Is(err, store.ErrConflict) {
+		now := r.s.store.Holder()
+		return holderRefused(proto.Holder{Authority: now.Authority, History: now.History, Term: now.Term}, "another holder came in between")
+	}
+	if err != nil {
+		return err
+	}
+	r.s.log.Info("authority changed", "authority", next.Authority, "history", next.History, "term", next.Term)
+	return r.json(200, body.Next)
+}

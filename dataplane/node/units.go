@@ -1,0 +1,295 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"domicile/dataplane/node/store"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// How long a freeze may be asked for, and is where it is not said.
+const (
+	maxFreeze     = 10 * time.Minute
+	defaultFreeze = 10 * time.Second
+)
+
+// putUnit is PUT tenants/<unit>. The same call again, its answer lost, is answered as
+// the first: the id says that it is the same unit.
+func (r *request) putUnit(ctx context.Context, unit string) error {
+	var body proto.MakeUnit
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	if body.ID == 0 {
+		return badRequest("id, the unit's number in the directory, is needed")
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	rec, err := r.s.store.Create(ctx, unit, uint64(body.ID))
+	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrWrongID) {
+		return r.unitExists(unit)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.State != store.Active {
+		return r.unitExists(unit)
+	}
+	r.s.log.Info("unit created", "unit", unit)
+	return r.json(201, map[string]string{"created": unit})
+}
+
+func (r *request) unitExists(unit string) error {
+	e := httpserve.Errorf(409, codeUnitExists, "this node holds a unit %s already", unit)
+	e.Fields = map[string]any{"unit": unit}
+	if rec, err := r.s.store.Get(unit); err == nil {
+		e.Fields["id"], e.Fields["state"] = rec.ID, string(rec.State)
+	}
+	return e
+}
+
+// wrongID is the answer to a call that is about another unit of the same name.
+func (r *request) wrongID(unit string) error {
+	e := httpserve.Errorf(409, "wrong_unit_id", "the unit %s that this node holds has another id: the call is about a former one", unit)
+	if rec, err := r.s.store.Get(unit); err == nil {
+		e.Fields = map[string]any{"unit": unit, "id": rec.ID}
+	}
+	return e
+}
+
+// deleteUnit is DELETE tenants/<unit>.
+func (r *request) deleteUnit(ctx context.Context, unit string) error {
+	id, err := r.unitIDHeader()
+	if err != nil {
+		return err
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.hold(proto.Holder{}); err != nil {
+		return err
+	}
+	rec, err := r.s.store.Get(unit)
+	if err != nil {
+		return err
+	}
+	if id != 0 && id != rec.ID {
+		return r.wrongID(unit)
+	}
+	r.s.streams.EndUnit(streamKey(&rec))
+	if err := r.s.store.Delete(ctx, unit, rec.ID); err != nil {
+		return err
+	}
+	// One that was begun between the two lines above holds nothing any more.
+	r.s.streams.EndUnit(streamKey(&rec))
+	r.s.log.Info("unit deleted", "unit", unit)
+	r.ctx.Response.SetStatusCode(204)
+	return nil
+}
+
+// freeze is POST freeze {"ms"}.
+func (r *request) freeze(ctx context.Context, unit string) error {
+	var body struct {
+		MS *int64 `json:"ms"`
+		proto.Holder
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	d := defaultFreeze
+	if body.MS != nil {
+		if *body.MS < 1 || *body.MS > maxFreeze.Milliseconds() {
+			return badRequest("ms is 1 to %d", maxFreeze.Milliseconds())
+		}
+		d = time.Duration(*body.MS) * time.Millisecond
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	u, release, err := r.s.store.Acquire(ctx, unit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec := u.Record()
+	if err := mayHandOver(&rec); err != nil {
+		return err
+	}
+	p, err := u.Freeze(ctx, d)
+	if err != nil {
+		return err
+	}
+	r.s.streams.EndUnit(streamKey(&rec)) // those whose transactions the freeze has ended
+	r.s.log.Info("unit frozen", "unit", unit, "position", p.String(), "ms", d.Milliseconds())
+	return r.json(200, map[string]any{"frozen": true, "position": p.String()})
+}
+
+// mayHandOver lets only a unit that is written here be frozen or given up.
+func mayHandOver(rec *store.Record) error {
+	switch rec.State {
+	case store.Active, store.Pinned, store.Sending:
+		return nil
+	case store.Following, store.Sent, store.Receiving, store.Garbage:
+	}
+	e := httpserve.Errorf(409, "wrong_state", "unit %s is %s here: it is not written, so it cannot be handed over", rec.Name, rec.State)
+	e.Fields = map[string]any{"state": string(rec.State)}
+	return e
+}
+
+// thaw is POST thaw {"job"?}: ends a freeze, and undoes the release that the job has
+// made. Without a holder it is an operator's by hand, taken while no lease is held.
+func (r *request) thaw(ctx context.Context, unit string) error {
+	var body struct {
+		Job string `json:"job"`
+		proto.Holder
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	defer r.s.changes.lock(unit)()
+	h, named, err := r.holderOf(body.Holder)
+	if err != nil {
+		return err
+	}
+	if named {
+		if err := r.s.takeHolder(h); err != nil {
+			return err
+		}
+	}
+	u, release, err := r.s.store.Acquire(ctx, unit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, err = r.s.store.Update(ctx, unit, func(rec *store.Record) error {
+		if rec.State != store.Sent {
+			return nil
+		}
+		if body.Job == "" || body.Job != rec.Job {
+			return jobConflict(rec, "it was given up by another job than the one that would take it back")
+		}
+		rec.State, rec.Job, rec.Destination = store.Active, "", ""
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if u.Thaw() {
+		r.s.log.Info("unit thawed", "unit", unit)
+	}
+	return r.json(200, map[string]bool{"frozen": false})
+}
+
+func jobConflict(rec *store.Record, why string) error {
+	e := httpserve.Errorf(409, "job_conflict", "unit %s: %s", rec.Name, why)
+	e.Fields = map[string]any{"job": rec.Job, "state": string(rec.State)}
+	return e
+}
+
+// placement is where a unit went.
+type placement struct {
+	Node string `json:"node"`
+	Addr string `json:"addr"`
+}
+
+// parsePlacement reads what is kept in a record: "<node> <addr>".
+func parsePlacement(text string) *placement {
+	node, addr, ok := strings.Cut(text, " ")
+	if !ok {
+		return nil
+	}
+	return &placement{node, addr}
+}
+
+func (p *placement) valid() bool {
+	return validName([]byte(p.Node)) && p.Addr != "" && len(p.Addr) < 512 && !strings.ContainsAny(p.Addr, " \t\r\n")
+}
+
+// release is POST release {"job","position","destination"}: a frozen unit is given up
+// for good. From the moment it is recorded nothing but the directory makes this node
+// write it again (clause 2 of giving a unit up).
+func (r *request) release(ctx context.Context, unit string) error {
+	var body struct {
+		Job         string    `json:"job"`
+		Position    string    `json:"position"`
+		Destination placement `json:"destination"`
+		proto.Holder
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	p, err := store.ParsePosition(body.Position)
+	if err != nil || body.Job == "" || len(body.Job) > 128 || !body.Destination.valid() {
+		return badRequest(`release needs "job" (a text), "position" (<epoch>:<seq>) and "destination" {"node","addr"}`)
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	u, free, err := r.s.store.Acquire(ctx, unit)
+	if err != nil {
+		return err
+	}
+	defer free()
+	rec, err := r.s.giveUp(ctx, u, body.Job, p, &body.Destination)
+	if err != nil {
+		return err
+	}
+	r.s.streams.EndUnit(streamKey(&rec))
+	r.s.log.Info("unit released", "unit", unit, "position", p.String(), "job", body.Job, "node", body.Destination.Node)
+	return r.json(200, map[string]any{"released": true, "position": u.Position().String()})
+}
+
+// giveUp records that the unit was given up. The freeze is made to outlast the
+// recording: thawing in between would let a write in behind the final position.
+func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.Position, to *placement) (store.Record, error) {
+	rec := u.Record()
+	if rec.State == store.Sent {
+		if rec.Job == job && u.Position() == p {
+			return rec, nil
+		}
+		return rec, jobConflict(&rec, "it was given up already, by another job or at another position")
+	}
+	if err := mayHandOver(&rec); err != nil {
+		return rec, err
+	}
+	left, final := u.Frozen()
+	switch {
+	case left <= 0:
+		return rec, jobConflict(&rec, "it has thawed: freeze it again")
+	case final != p:
+		return rec, jobConflict(&rec, "it stands at "+final.String())
+	}
+	again, err := u.Freeze(ctx, maxFreeze)
+	if err != nil {
+		return rec, err
+	}
+	if again != p {
+		u.Thaw() // it had thawed just before, and was written
+		return rec, jobConflict(&rec, "it stands at "+again.String())
+	}
+	updated, err := s.store.Update(ctx, u.Name(), func(rec *store.Record) error {
+		rec.State, rec.Job, rec.Destination = store.Sent, job, to.Node+" "+to.Addr
+		return nil
+	})
+	if err != nil {
+		// Whether it is recorded is not certain, so it stays frozen; asking again tells.
+		return rec, err
+	}
+	return updated, nil
+}
+
+// unitPosition is GET position.
+func (r *request) unitPosition(ctx context.Context, unit string) error {
+	p, err := r.s.store.Position(ctx, unit)
+	if err != nil {
+		return err
+	}
+	r.position(p)
+	return r.json(200, map[string]string{"position": p.String()})
+}
