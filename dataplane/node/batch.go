@@ -13,6 +13,7 @@ type batchStatement struct {
 	sql   string
 	args  []hrana.Value
 	named []hrana.NamedValue
+	kind  store.Kind
 }
 
 // batch is POST batch: all statements in one transaction, in order, or none.
@@ -29,6 +30,7 @@ func (r *request) batch(ctx context.Context, body []byte) error {
 		if err := q.check(); err != nil {
 			return atStatement(i, err)
 		}
+		statements[i].kind = q.stmt.kind
 		if q.stmt.needsManual() {
 			return atStatement(i, badRequest("VACUUM and setting PRAGMAs cannot be part of a transaction: send them by query"))
 		}
@@ -76,7 +78,7 @@ func (q *query) parseBatch(body []byte) ([]batchStatement, error) {
 		for s.More(']') {
 			q.stmt.args, q.stmt.named = nil, nil
 			q.parseStatement(s, nil)
-			statements = append(statements, batchStatement{q.stmt.sql, q.stmt.args, q.stmt.named})
+			statements = append(statements, batchStatement{sql: q.stmt.sql, args: q.stmt.args, named: q.stmt.named})
 		}
 	}
 	s.End()
@@ -93,7 +95,7 @@ func (q *query) parseBatch(body []byte) ([]batchStatement, error) {
 }
 
 func (q *query) take(b *batchStatement) {
-	q.stmt.sql, q.stmt.args, q.stmt.named = b.sql, b.args, b.named
+	q.stmt.sql, q.stmt.args, q.stmt.named, q.stmt.kind = b.sql, b.args, b.named, b.kind
 }
 
 // runAll runs the statements on a connection and gives the answer, open at its end.
