@@ -54,7 +54,7 @@ func (p *pipe) raw(requests ...string) answer {
 	return p.n.do("POST", p.path, `{"baton":`+baton+`,"requests":[`+strings.Join(requests, ",")+`]}`)
 }
 
-func exec(sql string) string {
+func execSQL(sql string) string {
 	text, _ := json.Marshal(sql) // a string is always encodable
 	return `{"type":"execute","stmt":{"sql":` + string(text) + `}}`
 }
@@ -97,7 +97,7 @@ func TestPipelineExecute(t *testing.T) {
 		}
 	}
 	p := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-	r := ok(t, p.send(`{"type":"execute","stmt":{"sql":"insert into t (v) values (:v)","named_args":[{"name":"v","value":{"type":"text","value":"a"}}]}}`, exec("select id, v from t")))
+	r := ok(t, p.send(`{"type":"execute","stmt":{"sql":"insert into t (v) values (:v)","named_args":[{"name":"v","value":{"type":"text","value":"a"}}]}}`, execSQL("select id, v from t")))
 	if got := string(r[0].Response.Result); !strings.Contains(got, `"affected_row_count":1,"last_insert_rowid":"1"`) {
 		t.Errorf("%s", got)
 	}
@@ -113,16 +113,16 @@ func TestPipelineErrors(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	for _, c := range []struct{ request, code string }{
-		{exec("selec 1"), "SQL_PARSE_ERROR"},
-		{exec("select 1; select 2"), "SQL_MANY_STATEMENTS"},
-		{exec(" -- nothing"), "SQL_NO_STATEMENT"},
-		{exec("select foo"), "SQL_INPUT_ERROR"},
-		{exec("insert into t (id) values (1), (1)"), "SQLITE_CONSTRAINT"},
-		{exec("attach 'x' as y"), "BLOCKED"},
-		{exec("vacuum into 'x'"), "BLOCKED"},
-		{exec("pragma synchronous=off"), "BLOCKED"},
-		{exec("commit"), "SQLITE_ERROR"},
-		{exec("rollback"), "SQLITE_ERROR"},
+		{execSQL("selec 1"), "SQL_PARSE_ERROR"},
+		{execSQL("select 1; select 2"), "SQL_MANY_STATEMENTS"},
+		{execSQL(" -- nothing"), "SQL_NO_STATEMENT"},
+		{execSQL("select foo"), "SQL_INPUT_ERROR"},
+		{execSQL("insert into t (id) values (1), (1)"), "SQLITE_CONSTRAINT"},
+		{execSQL("attach 'x' as y"), "BLOCKED"},
+		{execSQL("vacuum into 'x'"), "BLOCKED"},
+		{execSQL("pragma synchronous=off"), "BLOCKED"},
+		{execSQL("commit"), "SQLITE_ERROR"},
+		{execSQL("rollback"), "SQLITE_ERROR"},
 		{`{"type":"execute","stmt":{"sql":"select ?"}}`, "ARGS_INVALID"},
 		{`{"type":"execute","stmt":{"sql":"select 1","args":[{"type":"null"}]}}`, "ARGS_INVALID"},
 		{`{"type":"execute","stmt":{"sql":"select :a","named_args":[{"name":"b","value":{"type":"null"}}]}}`, "ARGS_INVALID"},
@@ -130,10 +130,10 @@ func TestPipelineErrors(t *testing.T) {
 		{`{"type":"sequence","sql":"create table u (a); selec"}`, "SQL_PARSE_ERROR"},
 		{`{"type":"describe","sql":"select foo"}`, "SQL_INPUT_ERROR"},
 		{`{"type":"store_sql","sql_id":1,"sql":"` + strings.Repeat("x", 70_000) + `"}`, "SQL_STORE_TOO_LARGE"},
-		{exec("with recursive c(x) as (select 1 union all select x+1 from c) select x, hex(zeroblob(1000)) from c limit 100000"), "RESPONSE_TOO_LARGE"},
+		{execSQL("with recursive c(x) as (select 1 union all select x+1 from c) select x, hex(zeroblob(1000)) from c limit 100000"), "RESPONSE_TOO_LARGE"},
 	} {
 		p := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-		r := p.send(c.request, exec("select 1"), closing)
+		r := p.send(c.request, execSQL("select 1"), closing)
 		if r[0].Error == nil || r[0].Error.Code != c.code {
 			t.Errorf("%.60s: want %s, have %+v %.100s", c.request, c.code, r[0].Error, r[0].Response.Result)
 		}
@@ -206,16 +206,16 @@ func TestTransactionOverSeveralRequests(t *testing.T) {
 		t.Errorf("others see the transaction: %s", got)
 	}
 	first := *p.baton
-	ok(t, p.send(exec("commit"), `{"type":"close_sql","sql_id":1}`))
+	ok(t, p.send(execSQL("commit"), `{"type":"close_sql","sql_id":1}`))
 	if got := n.rows("acme", "select group_concat(v) from t"); got != `[["a,b"]]` {
 		t.Errorf("%s", got)
 	}
 	p.baton = &first
-	if a := p.raw(exec("select 1")); a.status != 400 {
+	if a := p.raw(execSQL("select 1")); a.status != 400 {
 		t.Errorf("a baton was used twice: %d %s", a.status, a.body)
 	}
 	q := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-	ok(t, q.send(exec("begin immediate"), exec("insert into t (v) values ('c')")))
+	ok(t, q.send(execSQL("begin immediate"), execSQL("insert into t (v) values ('c')")))
 	ok(t, q.send(closing))
 	if got := n.rows("acme", "select count(*) from t"); got != "[[2]]" {
 		t.Errorf("closing a stream does not roll back: %s", got)
@@ -229,9 +229,9 @@ func TestReadTransactionSeesOneState(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	p := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-	ok(t, p.send(exec("BEGIN TRANSACTION READONLY"), exec("select count(*) from t")))
+	ok(t, p.send(execSQL("BEGIN TRANSACTION READONLY"), execSQL("select count(*) from t")))
 	n.query("acme", "insert into t (v) values ('a')") // it does not hold the writer
-	r := p.send(exec("select count(*) from t"), exec("insert into t (v) values ('b')"), exec("COMMIT"), exec("select count(*) from t"))
+	r := p.send(execSQL("select count(*) from t"), execSQL("insert into t (v) values ('b')"), execSQL("COMMIT"), execSQL("select count(*) from t"))
 	if got := string(r[0].Response.Result); !strings.Contains(got, `"value":"0"`) {
 		t.Errorf("the transaction sees a later state: %s", got)
 	}
@@ -253,14 +253,14 @@ func TestMigrationWithForeignKeysOff(t *testing.T) {
 	if want := `"step_errors":[null,null,null,null,null,{`; !strings.Contains(got, want) {
 		t.Errorf("%s", got)
 	}
-	failed(t, p.send(exec("insert into c values (5)"), closing)[0], "SQLITE_CONSTRAINT")
+	failed(t, p.send(execSQL("insert into c values (5)"), closing)[0], "SQLITE_CONSTRAINT")
 }
 
 func TestDescribeAndAutocommit(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	p := &pipe{n: n, path: "/t/acme/v3/pipeline"}
-	a := p.raw(`{"type":"describe","sql":"select id, v from t where id = :id and v = ?"}`, `{"type":"get_autocommit"}`, exec("begin"), `{"type":"get_autocommit"}`, closing)
+	a := p.raw(`{"type":"describe","sql":"select id, v from t where id = :id and v = ?"}`, `{"type":"get_autocommit"}`, execSQL("begin"), `{"type":"get_autocommit"}`, closing)
 	for _, want := range []string{
 		`"params":[{"name":":id"},{"name":null}]`, `{"name":"v","decltype":"`, `"is_explain":false,"is_readonly":true`,
 		`"is_autocommit":true`, `"is_autocommit":false`,
@@ -281,27 +281,27 @@ func TestBatonOutlivesTheNodeThatGaveIt(t *testing.T) {
 	a.tenantWithTable("acme")
 	b.tenantWithTable("acme")
 	p := &pipe{n: a, path: "/t/acme/v2/pipeline"}
-	ok(t, p.send(exec("select 1")))
+	ok(t, p.send(execSQL("select 1")))
 	p.n = b
-	ok(t, p.send(exec("insert into t (v) values ('a')")))
+	ok(t, p.send(execSQL("insert into t (v) values ('a')")))
 
 	p.n = a
-	ok(t, p.send(exec("begin")))
+	ok(t, p.send(execSQL("begin")))
 	p.n = b
-	if got := p.raw(exec("insert into t (v) values ('b')")); got.status != 400 || got.code() != "STREAM_EXPIRED" {
+	if got := p.raw(execSQL("insert into t (v) values ('b')")); got.status != 400 || got.code() != "STREAM_EXPIRED" {
 		t.Errorf("a transaction's baton on another node: %d %s", got.status, got.body)
 	}
 	stranger := startNode(t, nil)
 	stranger.tenantWithTable("acme")
 	p = &pipe{n: a, path: "/t/acme/v2/pipeline"}
-	ok(t, p.send(exec("select 1")))
+	ok(t, p.send(execSQL("select 1")))
 	p.n = stranger
-	if got := p.raw(exec("select 1")); got.status != 400 || got.code() != "BATON_INVALID" {
+	if got := p.raw(execSQL("select 1")); got.status != 400 || got.code() != "BATON_INVALID" {
 		t.Errorf("a baton of another key: %d %s", got.status, got.body)
 	}
 	b.create("globex", 2)
 	p.n, p.path = b, "/t/globex/v2/pipeline"
-	if got := p.raw(exec("select 1")); got.status != 400 || got.code() != "BATON_INVALID" {
+	if got := p.raw(execSQL("select 1")); got.status != 400 || got.code() != "BATON_INVALID" {
 		t.Errorf("a baton of another unit: %d %s", got.status, got.body)
 	}
 }
@@ -310,9 +310,9 @@ func TestFreezeEndsTransactions(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	p := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-	ok(t, p.send(exec("begin immediate"), exec("insert into t (v) values ('a')")))
+	ok(t, p.send(execSQL("begin immediate"), execSQL("insert into t (v) values ('a')")))
 	n.admin(200, "POST", "tenants/acme/freeze", `{"ms":200}`, "Domicile-Holder", holder1)
-	if got := p.raw(exec("commit")); got.status != 400 || got.code() != "STREAM_EXPIRED" {
+	if got := p.raw(execSQL("commit")); got.status != 400 || got.code() != "STREAM_EXPIRED" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	n.admin(200, "POST", "tenants/acme/thaw", ``)
@@ -326,9 +326,9 @@ func TestRefusedPipelineHasNoEffect(t *testing.T) {
 	n.tenantWithTable("acme")
 	n.admin(200, "POST", "tenants/acme/freeze", `{"ms":60000}`, "Domicile-Holder", holder1)
 	p := &pipe{n: n, path: "/t/acme/v2/pipeline"}
-	a := p.raw(exec("select 1"), exec("insert into t (v) values ('a')"), closing)
+	a := p.raw(execSQL("select 1"), execSQL("insert into t (v) values ('a')"), closing)
 	if a.status != 503 || a.code() != "transfer_in_progress" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	ok(t, p.send(exec("select count(*) from t"), closing))
+	ok(t, p.send(execSQL("select count(*) from t"), closing))
 }
