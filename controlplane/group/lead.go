@@ -74,7 +74,7 @@ func (c *termCell) get() (leading bool, changed <-chan struct{}) {
 
 // lead does a leader's work, term after term.
 func (g *Group) lead(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		leading, changed := g.term.get()
 		if !leading {
 			select {
@@ -88,6 +88,7 @@ func (g *Group) lead(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // leadUntil works for one term, until there is news of leadership.
