@@ -29,6 +29,11 @@ type field struct {
 // kindOf classifies a field name. By length first: nearly all names are told
 // apart, or found to be ordinary, without comparing.
 func kindOf(name []byte) fieldKind {
+	if len(name) > len(oursPrefix) && name[len(oursPrefix)-1] == '-' {
+		if k := kindOfOurs(name); k != fieldOther {
+			return k
+		}
+	}
 	switch len(name) {
 	case 2:
 		return match(name, "te", fieldHop)
@@ -58,9 +63,7 @@ func kindOf(name []byte) fieldKind {
 	case 14:
 		return kind14(name)
 	case 15:
-		if k := match(name, "idempotency-key", fieldIdempotencyKey); k != fieldOther {
-			return k
-		}
+		return match(name, "idempotency-key", fieldIdempotencyKey)
 	case 16:
 		if k := match(name, "proxy-connection", fieldHop); k != fieldOther {
 			return k
@@ -73,7 +76,7 @@ func kindOf(name []byte) fieldKind {
 	case 19:
 		return match(name, "proxy-authorization", fieldHop)
 	}
-	return kindOfOurs(name)
+	return fieldOther
 }
 
 func kind14(name []byte) fieldKind {
@@ -85,7 +88,7 @@ func kind14(name []byte) fieldKind {
 	case foldEqual(name, "http2-settings"):
 		return fieldHop
 	}
-	return kindOfOurs(name)
+	return fieldOther
 }
 
 func kind17(name []byte) fieldKind {
@@ -95,16 +98,17 @@ func kind17(name []byte) fieldKind {
 	case foldEqual(name, "transfer_encoding"):
 		return fieldAliasing
 	}
-	return kindOfOurs(name)
+	return fieldOther
 }
 
-// kindOfOurs finds the fields of Domicile itself.
+const oursPrefix = "domicile-"
+
+// kindOfOurs finds the fields of Domicile itself; name is longer than the prefix.
 func kindOfOurs(name []byte) fieldKind {
-	const prefix = "domicile-"
-	if len(name) <= len(prefix) || !foldEqual(name[:len(prefix)], prefix) {
+	if !foldEqual(name[:len(oursPrefix)], oursPrefix) {
 		return fieldOther
 	}
-	if rest := name[len(prefix):]; foldEqual(rest, "client") || foldEqual(rest, "route") {
+	if rest := name[len(oursPrefix):]; foldEqual(rest, "client") || foldEqual(rest, "route") {
 		return fieldOurs
 	}
 	return fieldKept

@@ -380,3 +380,10 @@ func shutdown(t testing.TB, s *Server) {
 func get(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n" }
 
 var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
+
+// waitPastPeek lets a pooled connection become old enough to be looked at
+// before reuse. It waits for the clock, not for an outcome.
+func waitPastPeek() {
+	t := time.NewTimer(3 * peekAfter)
+	<-t.C
+}
