@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -60,8 +59,7 @@ func nodeURL(addr string) string {
 
 // routerAddress brings a router's base URL into the form that is recorded.
 func routerAddress(s string) (string, error) {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme == "" {
+	if !strings.Contains(s, "://") {
 		return "", fmt.Errorf("%q: want http:// or https:// and host:port", s)
 	}
 	return nodeAddress(s)

@@ -26,6 +26,12 @@ const adminToken = "admin-secret-token"
 // fast are timings for tests of changes of leader.
 var fast = group.Timing{Heartbeat: 150 * time.Millisecond, Election: 150 * time.Millisecond, LeaderLease: 100 * time.Millisecond}
 
+// calm are timings for all others, so that a busy machine changes no leader.
+var calm = group.Timing{Heartbeat: time.Second, Election: time.Second}
+
+// failover makes a group's timings fast.
+func failover(c *Config) { c.Timing = fast }
+
 // testServer is a control server that runs.
 type testServer struct {
 	*Server
@@ -63,7 +69,7 @@ func start(t *testing.T, config Config, api, raft string) *testServer {
 	config.RaftAdvertise = config.RaftListener.Addr().String()
 	config.Registry = nil
 	if config.Timing == (group.Timing{}) {
-		config.Timing = fast
+		config.Timing = calm
 	}
 	server, err := New(config)
 	if err != nil {
@@ -103,6 +109,7 @@ func (s *testServer) again() *testServer {
 // startGroup runs n servers of one group.
 func startGroup(t *testing.T, n int, change func(*Config)) *testGroup {
 	t.Helper()
+	t.Parallel()
 	g := &testGroup{t: t}
 	dir := t.TempDir()
 	for i := range n {
@@ -110,6 +117,9 @@ func startGroup(t *testing.T, n int, change func(*Config)) *testGroup {
 			Token: adminToken, Bootstrap: i == 0, Settings: fsm.Settings{Replicas: 1}}
 		if i > 0 {
 			config.Join = []string{"http://" + g.servers[0].addr}
+		}
+		if n == 1 {
+			config.Timing = fast // nobody else could lead
 		}
 		if change != nil {
 			change(&config)

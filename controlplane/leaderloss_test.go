@@ -65,7 +65,7 @@ var points = []point{
 // of creates and deletes: the next leader finishes or undoes the job, nothing
 // stays on the node that the directory does not know, and a schema runs once.
 func TestT5I8TheLeaderDiesBetweenAnyTwoStepsOfAJob(t *testing.T) {
-	g := startGroup(t, 3, nil)
+	g := startGroup(t, 3, failover)
 	node := newFakeNode(t, "n1")
 	g.leader().addNode(node, "eu", "a")
 	for i, p := range points {
@@ -81,7 +81,9 @@ func dieAt(t *testing.T, g *testGroup, node *fakeNode, p point, name string) {
 		leader.want(leader.ask("PUT", path, ""), 201, "")
 	}
 	c := &crash{killed: make(chan struct{})}
-	hit := func(r *http.Request) bool { return r.Method == p.method && strings.HasSuffix(r.URL.Path, name+p.suffix) }
+	hit := func(r *http.Request) bool {
+		return r.Method == p.method && strings.HasSuffix(r.URL.Path, name+p.suffix)
+	}
 	if p.step != 0 {
 		leader.interrupted(func(cmd fsm.Command) {
 			if a, ok := cmd.(*fsm.AdvanceJob); ok && a.To == p.step {
@@ -147,7 +149,7 @@ func checkOutcome(t *testing.T, s *testServer, node *fakeNode, p point, name fsm
 // TestEveryAcknowledgedCreateIsThereOnce kills the leader while 200 creates are
 // under way, each asked again with its key until it has an answer.
 func TestEveryAcknowledgedCreateIsThereOnce(t *testing.T) {
-	g := startGroup(t, 3, nil)
+	g := startGroup(t, 3, failover)
 	nodes := []*fakeNode{newFakeNode(t, "n1"), newFakeNode(t, "n2")}
 	leader := g.leader()
 	for _, n := range nodes {
