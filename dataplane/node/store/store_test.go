@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -14,6 +16,10 @@ import (
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STORE_TORTURE_DIR"); dir != "" {
 		tortureChild(dir)
+		return
+	}
+	if dir := os.Getenv("STORE_CRASH_DIR"); dir != "" {
+		crashChild(dir)
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -109,6 +115,8 @@ func one(t testing.TB, u *Unit, sql string, args ...Value) string {
 	}
 	return rows[0][0]
 }
+
+func readerOf(b []byte) io.Reader { return bytes.NewReader(b) }
 
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
