@@ -206,18 +206,14 @@ func (p *planner) gone(j *fsm.Job, target fsm.Target, t attempt) bool {
 	if p.untouched(j, target) {
 		return true
 	}
-	switch t.last.Outcome {
-	case Done:
-		return true
-	case Absent:
-		return !p.late(j, target) || t.looks > 1
-	}
-	return false
+	// Done is no better than Absent: what was removed may have been made by an
+	// earlier call than the one that may still arrive.
+	return (t.last.Outcome == Done || t.last.Outcome == Absent) && (t.looks > 1 || !p.late(j, target))
 }
 
 // confirm looks a second time for a unit whose make may still arrive.
 func (p *planner) confirm(c Call, t attempt) {
-	if at := t.absentAt + ConfirmAfter; p.now < at {
+	if at := t.endedAt + ConfirmAfter; p.now < at {
 		p.wakeAt(at)
 		return
 	}

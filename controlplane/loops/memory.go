@@ -43,8 +43,8 @@ type attempt struct {
 	last     Answer // of the last call that ended; zero before
 	failures int    // calls in a row that did not end Done or Absent
 	retryAt  fsm.Millis
-	absentAt fsm.Millis // when the node first said that it does not hold the unit
-	looks    int        // answers of Absent that were asked for apart: the first, and one ConfirmAfter later
+	endedAt  fsm.Millis // when it first ended Done or Absent
+	looks    int        // how often it did; asked again only ConfirmAfter later
 }
 
 // link is what is known of a node in this term.
@@ -104,11 +104,8 @@ func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 	switch a.Outcome {
 	case Done, Absent:
 		t.failures = 0
-		if a.Outcome == Absent {
-			t.looks++
-			if t.looks == 1 {
-				t.absentAt = now
-			}
+		if t.looks++; t.looks == 1 {
+			t.endedAt = now
 		}
 	case Fenced:
 		m.fenced[c.Job] = true
