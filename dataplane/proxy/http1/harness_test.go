@@ -384,6 +384,6 @@ var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 // waitPastPeek lets a pooled connection become old enough to be looked at
 // before reuse. It waits for the clock, not for an outcome.
 func waitPastPeek() {
-	t := time.NewTimer(3 * peekAfter)
+	t := time.NewTimer(time.Millisecond + peekAfter)
 	<-t.C
 }

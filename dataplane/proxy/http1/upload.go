@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 )
 
 // upload sends the part of a body that had not come with the head, on a
@@ -11,6 +12,7 @@ import (
 // an answer that comes early is seen at once, and 100 Continue needs no care.
 type upload struct {
 	running bool
+	last    atomic.Bool   // the last piece is being written, or was
 	over    atomic.Bool   // the goroutine is about to end: the fields below are set
 	done    chan struct{} // closed when it has ended
 
@@ -21,6 +23,7 @@ type upload struct {
 // start begins to send what src still has.
 func (u *upload) start(c *conn, src *bodySource, to *upConn) {
 	u.running, u.fromClient, u.toNode = true, nil, nil
+	u.last.Store(false)
 	u.over.Store(false)
 	u.done = make(chan struct{})
 	c.uploaded.Store(0)
@@ -39,12 +42,17 @@ func (u *upload) run(c *conn, src *bodySource, to *upConn) {
 		c.uploading.Store(true)
 		c.uploaded.Add(int64(len(piece)))
 		c.progress(phaseWait)
+		u.last.Store(src.done)
 		c.waitsForNode.Store(true)
 		err = to.write(piece)
 		c.waitsForNode.Store(false)
 		c.progress(phaseWait)
 		if err != nil {
 			u.toNode = err
+			break
+		}
+		if src.done {
+			u.fromClient = io.EOF
 			break
 		}
 	}
@@ -55,8 +63,21 @@ func (u *upload) run(c *conn, src *bodySource, to *upConn) {
 	}
 }
 
-// complete tells whether nothing is left to send.
+// lastWrite is how long an answer waits for the write that it answers to
+// return. A node that answers early, and does not read on, costs its client this.
+const lastWrite = 10 * time.Millisecond
+
+// complete tells whether nothing is left to send, once an answer is there. The
+// answer to the last piece may be seen before the goroutine that wrote it has run on.
 func (u *upload) complete() bool {
+	if u.running && u.last.Load() && !u.over.Load() {
+		t := time.NewTimer(lastWrite)
+		defer t.Stop()
+		select {
+		case <-u.done:
+		case <-t.C:
+		}
+	}
 	return !u.running || (u.over.Load() && u.fromClient == io.EOF)
 }
 
