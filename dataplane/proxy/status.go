@@ -21,7 +21,7 @@ const headerAge = "Domicile-Directory-Age"
 // serveHealth answers while the process runs.
 func (h handler) serveHealth(w http1.ResponseWriter, r *http1.Request, _ io.Reader) {
 	if readOnly(w, r) {
-		writeJSON(w, http.StatusOK, map[string]any{"ok": true})
+		writeJSON(w, http.StatusOK, proto.Health{Status: "ok"})
 	}
 }
 
@@ -40,11 +40,11 @@ func (h handler) serveReady(w http1.ResponseWriter, r *http1.Request, _ io.Reade
 	setHeader(w, proto.HeaderRevision, strconv.FormatUint(uint64(t.revision), 10))
 	setHeader(w, headerAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	writeJSON(w, http.StatusOK, struct {
-		Ready    bool         `json:"ready"`
+		proto.Health
 		Revision fsm.Revision `json:"revision"`
 		Age      float64      `json:"age_seconds"`
 		Stale    bool         `json:"stale"`
-	}{true, t.revision, age.Seconds(), age > staleAfter})
+	}{proto.Health{Status: "ready"}, t.revision, age.Seconds(), age > staleAfter})
 }
 
 // serveMetrics asks for the proxy's token where it has one.
