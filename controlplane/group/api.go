@@ -92,7 +92,7 @@ type Timing struct {
 }
 
 // Feed is told what was applied, in the order of the log, from one goroutine.
-// It must not block and must not keep the events' slice.
+// It must not block. It may keep the events, which nobody changes.
 type Feed interface {
 	// Publish says that the events led from the state at revision prev to
 	// state. Events may be none.

@@ -1,7 +1,8 @@
 package stream
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,146 +14,192 @@ import (
 
 // Config configures a Hub. Zero values are the defaults in brackets.
 type Config struct {
-	Logger     hclog.Logger
-	RingCount  int           // deltas kept for followers that come back [65,536]
-	RingBytes  int           // and their encoded bytes at most [64 MiB]
-	Heartbeat  time.Duration // when nothing is committed [1s]
-	WriteLimit time.Duration // that one write to a follower may take; then it is cut off [10s]
-	KeepWhole  time.Duration // that an encoded snapshot is kept for others [30s]
+	Logger hclog.Logger
+	// Fresh reports whether this server is in touch with its group. While it
+	// is not, subscribers get no heartbeat, so that they know how old their
+	// copy is. Nil: always.
+	Fresh func() bool
+	// Deltas and DeltaBytes bound the ring [16384, 32 MiB].
+	Deltas     int
+	DeltaBytes int
+	// Heartbeat is the time between two heartbeats of an idle stream [1s].
+	Heartbeat time.Duration
+	// WriteWait is the time that a subscriber has to take a write [10s].
+	WriteWait time.Duration
+	// Linger is how long an encoded whole directory is kept for the next one
+	// who asks [5s].
+	Linger time.Duration
 }
 
-// Hub is fed by the group that applies the log, and serves followers. Publish
-// and Reset are called by one goroutine; everything else by any.
+// Hub is the stream of one server's directory. It implements the group's Feed
+// and http.Handler.
 type Hub struct {
-	cfg Config
+	cfg    Config
+	closed chan struct{}
+	work   sync.WaitGroup // encoders
 
 	mu      sync.Mutex
-	state   *fsm.State // nil before the first Publish or Reset
-	ring    []delta    // oldest first; ring[i].prev == ring[i-1].revision
-	bytes   int
-	epoch   uint64        // of the ring: grows with Reset
-	changed chan struct{} // closed and replaced with each change
-	whole   *whole        // last encoded snapshot, while it is kept
-	closed  bool
+	state   *fsm.State // nil until there is a directory
+	ring    []delta
+	first   uint64        // sequence number of ring[0]
+	bytes   int           // of the ring
+	epoch   uint64        // counts Resets: cursors do not outlive one
+	changed chan struct{} // closed with the next change
+	whole   *whole        // the newest encoding, nil when it is out of use
+	shut    bool
 }
 
-// delta is one batch of committed entries.
+// delta is one published stretch of revisions.
 type delta struct {
-	prev, revision fsm.Revision
-	events         []fsm.Event
-	frame          []byte
+	prev, rev fsm.Revision
+	events    []fsm.Event
+	frame     []byte
 }
 
-// New makes a Hub.
+func (d *delta) size() int { return 2*len(d.frame) + 128 }
+
+// New returns a Hub without a directory.
 func New(cfg Config) *Hub {
-	if cfg.RingCount == 0 {
-		cfg.RingCount = 1 << 16
+	cfg.Deltas = cmp.Or(cfg.Deltas, 16384)
+	cfg.DeltaBytes = cmp.Or(cfg.DeltaBytes, 32<<20)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, time.Second)
+	cfg.WriteWait = cmp.Or(cfg.WriteWait, 10*time.Second)
+	cfg.Linger = cmp.Or(cfg.Linger, 5*time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
 	}
-	if cfg.RingBytes == 0 {
-		cfg.RingBytes = 64 << 20
+	if cfg.Fresh == nil {
+		cfg.Fresh = func() bool { return true }
 	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = time.Second
-	}
-	if cfg.WriteLimit == 0 {
-		cfg.WriteLimit = 10 * time.Second
-	}
-	if cfg.KeepWhole == 0 {
-		cfg.KeepWhole = 30 * time.Second
-	}
-	return &Hub{cfg: cfg, changed: make(chan struct{})}
+	return &Hub{cfg: cfg, closed: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// Publish tells of a batch that led from the state at prev to state. It keeps
-// no reference to events.
-func (h *Hub) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
-	d := delta{prev: prev, revision: state.Revision(), events: append([]fsm.Event(nil), events...)}
-	frame, err := proto.EncodeFrame(&proto.Delta{Prev: d.prev, Revision: d.revision, Events: d.events})
-	if err != nil {
-		// Too much for a frame: followers take it as part of a snapshot.
-		h.cfg.Logger.Warn("change too large for a delta; followers load the directory anew", "revision", d.revision, "err", err)
-		h.Reset(state)
-		return
+// Close ends every stream and waits for what the Hub started.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	if !h.shut {
+		h.shut = true
+		close(h.closed)
 	}
-	d.frame = frame
+	h.mu.Unlock()
+	h.work.Wait()
+}
+
+// Publish appends what led from revision prev to state. It is called in the
+// order of the log, never blocks, and keeps events, which must not change.
+func (h *Hub) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
+	d := delta{prev: prev, rev: state.Revision(), events: events}
+	var err error
+	d.frame, err = proto.EncodeFrame(&proto.Delta{Prev: d.prev, Revision: d.rev, Events: events})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.ring); n > 0 && h.ring[n-1].revision != prev {
-		h.clearLocked()
+	if err != nil || h.state != nil && h.state.Revision() != prev {
+		// Too large for one frame, or not what follows: nobody can be taken
+		// over it but by a whole directory.
+		h.cfg.Logger.Error("a change cannot be streamed: subscribers get the whole directory", "revision", d.rev, "err", err)
+		h.restart(state)
+		return
 	}
 	h.state = state
 	h.ring = append(h.ring, d)
-	h.bytes += len(frame)
-	drop := 0
-	for drop < len(h.ring)-1 && (len(h.ring)-drop > h.cfg.RingCount || h.bytes > h.cfg.RingBytes) {
-		h.bytes -= len(h.ring[drop].frame)
-		h.ring[drop] = delta{}
-		drop++
-	}
-	h.ring = h.ring[drop:]
-	h.wakeLocked()
+	h.bytes += d.size()
+	h.trim()
+	h.tell()
 }
 
-// Reset tells that state came from elsewhere than the deltas: every follower
-// begins anew.
+// Reset replaces the directory by one that came whole: every subscriber
+// begins again.
 func (h *Hub) Reset(state *fsm.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state = state
-	h.clearLocked()
-	h.wakeLocked()
+	h.restart(state)
 }
 
-// Close ends every follower's stream, and every later one at once.
-func (h *Hub) Close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	h.whole = nil
-	h.wakeLocked()
-}
-
-func (h *Hub) clearLocked() {
-	h.ring, h.bytes, h.whole = nil, 0, nil
+func (h *Hub) restart(state *fsm.State) {
+	h.first += uint64(len(h.ring))
+	h.ring, h.bytes, h.state, h.whole = nil, 0, state, nil
 	h.epoch++
+	h.tell()
 }
 
-func (h *Hub) wakeLocked() {
+// trim keeps the ring in its bounds.
+func (h *Hub) trim() {
+	drop := 0
+	for len(h.ring)-drop > h.cfg.Deltas || h.bytes > h.cfg.DeltaBytes && len(h.ring)-drop > 1 {
+		h.bytes -= h.ring[drop].size()
+		drop++
+	}
+	if drop == 0 {
+		return
+	}
+	h.first += uint64(drop)
+	clear(h.ring[:drop])
+	h.ring = h.ring[drop:]
+	if h.whole != nil && h.whole.state.Revision() < h.ring[0].prev {
+		h.whole = nil
+	}
+}
+
+func (h *Hub) tell() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// reachesLocked tells whether the ring leads from revision to the newest.
-func (h *Hub) reachesLocked(revision fsm.Revision) bool {
-	if h.state == nil || revision > h.state.Revision() {
-		return false
-	}
-	if revision == h.state.Revision() {
-		return true
-	}
-	return len(h.ring) > 0 && h.ring[0].prev <= revision
+// cursor is where a subscriber stands.
+type cursor struct {
+	epoch uint64
+	next  uint64       // sequence number of the next delta
+	rev   fsm.Revision // what it holds
 }
 
-// afterLocked gives the frames that lead from revision to the newest, not more
-// than some; false where the ring does not reach back that far.
-func (h *Hub) afterLocked(revision fsm.Revision, some [][]byte) ([][]byte, fsm.Revision, bool) {
-	if !h.reachesLocked(revision) {
-		return nil, 0, false
+// seek finds the place of a subscriber that holds revision rev. inside is set
+// when it stands in the middle of the next delta. Not found: it needs a whole
+// directory.
+func (h *Hub) seek(rev fsm.Revision) (c cursor, inside, found bool) {
+	c = cursor{epoch: h.epoch, rev: rev}
+	if rev == h.state.Revision() {
+		c.next = h.first + uint64(len(h.ring))
+		return c, false, true
 	}
-	first := sort.Search(len(h.ring), func(i int) bool { return h.ring[i].revision > revision })
-	at := revision
-	for _, d := range h.ring[first:] {
-		if len(some) == cap(some) {
-			break
+	i, _ := slices.BinarySearchFunc(h.ring, rev, func(d delta, rev fsm.Revision) int {
+		if d.rev <= rev {
+			return -1
 		}
-		frame := d.frame
-		if d.prev < revision {
-			var err error
-			if frame, err = proto.EncodeFrame(&proto.Delta{Prev: revision, Revision: d.revision, Events: d.events}); err != nil {
-				return nil, 0, false
+		return 1
+	})
+	if i == len(h.ring) || h.ring[i].prev > rev {
+		return c, false, false
+	}
+	c.next = h.first + uint64(i)
+	return c, h.ring[i].prev != rev, true
+}
+
+// batch bounds how much is written to a subscriber at once.
+const batch = 256 << 10
+
+// after gives the frames after c, and c after them; or, where there are none,
+// a channel that is closed with the next. lost is set when the ring has
+// overtaken c.
+func (h *Hub) after(c cursor) (frames [][]byte, next cursor, changed <-chan struct{}, lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.epoch != h.epoch || c.next < h.first {
+		return nil, c, nil, true
+	}
+	size := 0
+	for i := c.next - h.first; i < uint64(len(h.ring)) && size < batch; i++ {
+		d := &h.ring[i]
+		if d.prev != c.rev { // stands inside of it
+			frame, err := proto.EncodeFrame(&proto.Delta{Prev: c.rev, Revision: d.rev, Events: d.events})
+			if err != nil {
+				return nil, c, nil, true
 			}
+			frames = append(frames, frame)
+		} else {
+			frames = append(frames, d.frame)
 		}
-		some, at = append(some, frame), d.revision
+		size += len(d.frame)
+		c.next, c.rev = c.next+1, d.rev
 	}
-	return some, at, true
+	return frames, c, h.changed, false
 }

@@ -1,9 +1,11 @@
 package stream
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -11,148 +13,236 @@ import (
 	"domicile/proto"
 )
 
-// maxWrite is how many frames one write takes together.
-const maxWrite = 256
+// behindWait is how long a server that has not yet what a subscriber holds
+// waits for it before it sends the subscriber elsewhere.
+const behindWait = time.Second
 
-// ServeHTTP serves GET /_shard/subscribe?since=&authority=&history=. since is
-// the revision that the follower has, with the authority and history that it
-// was told with it; without them, or where they are not this directory's, or
-// where the ring does not reach back that far, the stream begins with a
-// snapshot. 400 for a since that is no number; 503 with Retry-After where there
-// is no directory yet, and where the follower is ahead of this server.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	var since uint64
-	if text := q.Get("since"); text != "" {
-		var err error
-		if since, err = strconv.ParseUint(text, 10, 64); err != nil {
-			refuse(w, http.StatusBadRequest, "bad_request", "since is a revision: a decimal number")
-			return
+// held is what a subscriber says that it holds; nothing when authority is "".
+type held struct {
+	authority string
+	history   uint64
+	rev       fsm.Revision
+}
+
+// parseHeld reads since, authority and history. since alone means nothing: a
+// revision counts within an authority's history only.
+func parseHeld(q url.Values) (held, error) {
+	var h held
+	var err error
+	number := func(name string) uint64 {
+		text := q.Get(name)
+		if text == "" {
+			return 0
 		}
+		n, e := strconv.ParseUint(text, 10, 64)
+		if e != nil && err == nil {
+			err = fmt.Errorf("%s is not a number", name)
+		}
+		return n
 	}
-	h.mu.Lock()
-	state, epoch, closed := h.state, h.epoch, h.closed
-	h.mu.Unlock()
-	if state == nil || closed {
-		refuse(w, http.StatusServiceUnavailable, "directory_unavailable", "this server has no directory yet; ask again")
+	h.authority, h.history = q.Get("authority"), number("history")
+	h.rev = fsm.Revision(number("since"))
+	return h, err
+}
+
+// ServeHTTP answers GET /_shard/subscribe?since=…&authority=…&history=…: 200
+// and the stream, 503 with Retry-After where there is no directory yet or it is
+// behind what the subscriber holds, 400 for parameters that are no numbers.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	has, err := parseHeld(r.URL.Query())
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "bad_request", err.Error())
 		return
 	}
-	scope, known := state.Scope()
-	if !known {
-		refuse(w, http.StatusServiceUnavailable, "directory_unavailable", "this server has no directory yet; ask again")
+	state := h.newest()
+	if state == nil {
+		unavailable(w, "this server does not have the directory yet")
 		return
 	}
-	// A revision alone is taken as of this directory: curl's way in.
-	same := (q.Get("authority") == "" || q.Get("authority") == scope.Authority()) &&
-		(q.Get("history") == "" || q.Get("history") == strconv.FormatUint(scope.History, 10))
-	if same && fsm.Revision(since) > state.Revision() {
-		refuse(w, http.StatusServiceUnavailable, "behind", fmt.Sprintf("this server is at revision %d, before the one you have; ask again, or another server", state.Revision()))
+	scope, _ := state.Scope()
+	resumes := has.rev > 0 && has.authority == scope.Authority() && has.history == scope.History
+	if resumes && !h.reaches(r.Context(), has.rev) {
+		unavailable(w, "this server is behind what the subscriber holds; ask another")
 		return
 	}
-	f := &follower{hub: h, epoch: epoch, w: w, rc: http.NewResponseController(w), done: r.Context().Done()}
-	w.Header().Set("Content-Type", "application/x-domicile-stream")
+	s := &subscription{hub: h, w: w, control: http.NewResponseController(w), ctx: r.Context()}
+	w.Header().Set("Content-Type", "application/vnd.domicile.stream")
 	w.Header().Set("Cache-Control", "no-store")
-	if !f.hello(scope) || !f.begin(fsm.Revision(since), same) {
-		return
+	hello := &proto.Hello{Version: proto.StreamVersion, Authority: scope.Authority(), History: scope.History}
+	err = s.run(hello, has.rev, resumes)
+	if errors.Is(err, errLagging) {
+		h.cfg.Logger.Info("subscriber cut off: it does not keep up", "peer", r.RemoteAddr)
 	}
-	f.follow()
+}
+
+func unavailable(w http.ResponseWriter, text string) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "directory_unavailable", text)
 }
 
 func refuse(w http.ResponseWriter, status int, code, text string) {
 	w.Header().Set("Content-Type", "application/json")
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "code": code})
+	fmt.Fprintf(w, "{\"error\":%q,\"code\":%q}\n", text, code)
 }
 
-// follower is one request: a cursor.
-type follower struct {
-	hub   *Hub
-	epoch uint64
-	at    fsm.Revision
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	done  <-chan struct{}
-}
-
-// write sends frames at once; false where the follower is gone or too slow.
-func (f *follower) write(frames ...[]byte) bool {
-	for _, b := range frames {
-		if err := f.rc.SetWriteDeadline(time.Now().Add(f.hub.cfg.WriteLimit)); err != nil {
-			return false
-		}
-		if _, err := f.w.Write(b); err != nil {
-			return false
-		}
-	}
-	return f.rc.Flush() == nil
-}
-
-func (f *follower) hello(scope fsm.Scope) bool {
-	b, err := proto.EncodeFrame(&proto.Hello{Version: proto.StreamVersion, Authority: scope.Authority(), History: scope.History})
-	return err == nil && f.write(b)
-}
-
-// begin takes the follower to a place in the ring: where it stands, or by a
-// snapshot.
-func (f *follower) begin(since fsm.Revision, same bool) bool {
-	h := f.hub
+// newest is the directory, or nil while there is none that may be shown.
+func (h *Hub) newest() *fsm.State {
 	h.mu.Lock()
-	if h.epoch != f.epoch || h.closed {
-		h.mu.Unlock()
-		return false
+	defer h.mu.Unlock()
+	if h.state == nil {
+		return nil
 	}
-	if same && since > 0 && h.reachesLocked(since) {
-		h.mu.Unlock()
-		f.at = since
-		return true
+	if _, ok := h.state.Scope(); !ok {
+		return nil
 	}
-	w := h.wholeLocked()
-	h.mu.Unlock()
-	frames, err := w.encode()
-	if err != nil {
-		h.cfg.Logger.Error("directory cannot be encoded for a follower", "revision", w.revision, "err", err)
-		return false
-	}
-	f.at = w.revision
-	return f.write(frames...)
+	return h.state
 }
 
-// follow sends deltas as they come until the follower is gone, too slow, or the
-// ring has left it behind.
-func (f *follower) follow() {
-	h := f.hub
-	beat := time.NewTimer(h.cfg.Heartbeat)
-	defer beat.Stop()
-	buf := make([][]byte, 0, maxWrite)
+// reaches waits a moment until this server holds rev.
+func (h *Hub) reaches(ctx context.Context, rev fsm.Revision) bool {
+	ctx, cancel := context.WithTimeout(ctx, behindWait)
+	defer cancel()
 	for {
 		h.mu.Lock()
-		frames, at, reached := h.afterLocked(f.at, buf[:0])
-		changed, over := h.changed, h.closed || h.epoch != f.epoch
+		there, changed := h.state.Revision() >= rev, h.changed
 		h.mu.Unlock()
-		if over || !reached {
-			return
+		if there {
+			return true
 		}
-		if len(frames) > 0 {
-			if !f.write(frames...) {
-				return
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		case <-h.closed:
+			return false
+		}
+	}
+}
+
+// errLagging ends the stream of a subscriber that the ring has overtaken.
+var errLagging = errors.New("the subscriber does not keep up")
+
+// subscription is one subscriber's stream.
+type subscription struct {
+	hub     *Hub
+	w       http.ResponseWriter
+	control *http.ResponseController
+	ctx     context.Context
+}
+
+// run writes the stream until it ends. The subscriber holds rev if it resumes.
+func (s *subscription) run(hello *proto.Hello, rev fsm.Revision, resumes bool) error {
+	first, err := proto.EncodeFrame(hello)
+	if err != nil {
+		return err
+	}
+	if err := s.write(first); err != nil {
+		return err
+	}
+	var at cursor
+	if resumes {
+		s.hub.mu.Lock()
+		at, _, resumes = s.hub.seek(rev)
+		s.hub.mu.Unlock()
+	}
+	if !resumes {
+		if at, err = s.all(); err != nil {
+			return err
+		}
+	} else if err := s.control.Flush(); err != nil {
+		return err
+	}
+	return s.changes(at)
+}
+
+// all writes a whole directory.
+func (s *subscription) all() (cursor, error) {
+	w, at := s.hub.wholeFor()
+	defer s.hub.leave(w)
+	for sent := 0; ; {
+		frames, done, err, changed := w.from(sent)
+		if err != nil {
+			return at, err
+		}
+		for _, f := range frames {
+			if err := s.write(f); err != nil {
+				return at, err
 			}
-			f.at = at
-			beat.Reset(h.cfg.Heartbeat)
+		}
+		sent += len(frames)
+		if done {
+			return at, s.control.Flush()
+		}
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+			return at, s.ctx.Err()
+		case <-s.hub.closed:
+			return at, errClosed
+		}
+	}
+}
+
+// changes writes what is published after at, and heartbeats while nothing is.
+func (s *subscription) changes(at cursor) error {
+	beat := time.NewTimer(s.hub.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		frames, next, changed, lost := s.hub.after(at)
+		if lost {
+			return errLagging
+		}
+		at = next
+		if len(frames) > 0 {
+			if err := s.write(frames...); err != nil {
+				return err
+			}
+			if err := s.control.Flush(); err != nil {
+				return err
+			}
+			beat.Reset(s.hub.cfg.Heartbeat)
 			continue
 		}
 		select {
 		case <-changed:
 		case <-beat.C:
-			b, err := proto.EncodeFrame(&proto.Heartbeat{Revision: f.at})
-			if err != nil || !f.write(b) {
-				return
+			if err := s.heartbeat(at.rev); err != nil {
+				return err
 			}
-			beat.Reset(h.cfg.Heartbeat)
-		case <-f.done:
-			return
+			beat.Reset(s.hub.cfg.Heartbeat)
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case <-s.hub.closed:
+			return errClosed
 		}
 	}
+}
+
+func (s *subscription) heartbeat(rev fsm.Revision) error {
+	if !s.hub.cfg.Fresh() {
+		return nil
+	}
+	frame, err := proto.EncodeFrame(&proto.Heartbeat{Revision: rev})
+	if err != nil {
+		return err
+	}
+	if err := s.write(frame); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// write writes frames; a subscriber that does not take them in time is cut off.
+func (s *subscription) write(frames ...[]byte) error {
+	err := s.control.SetWriteDeadline(time.Now().Add(s.hub.cfg.WriteWait))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	for _, f := range frames {
+		if _, err := s.w.Write(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }

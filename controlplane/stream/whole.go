@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -8,41 +9,90 @@ import (
 	"domicile/proto"
 )
 
-// whole is a snapshot of the directory in frames, encoded by the first follower
-// that asks and shared with those that ask meanwhile.
+var errClosed = errors.New("the stream is closed")
+
+// whole is a whole directory that is encoded, or being encoded, for any number
+// of subscribers.
 type whole struct {
-	revision fsm.Revision
-	once     sync.Once
-	state    *fsm.State // nil once encoded
-	frames   [][]byte
-	err      error
+	state *fsm.State
+	users int // under the hub's lock
+
+	mu      sync.Mutex
+	frames  [][]byte
+	done    bool
+	err     error
+	changed chan struct{}
 }
 
-func (w *whole) encode() ([][]byte, error) {
-	w.once.Do(func() {
-		w.err = proto.StreamSnapshot(w.state, func(frame []byte) error {
-			w.frames = append(w.frames, frame)
-			return nil
-		})
-		w.state = nil
-	})
-	return w.frames, w.err
-}
-
-// wholeLocked gives a snapshot from which the ring leads on: the kept one, or a
-// new one that is kept for a while.
-func (h *Hub) wholeLocked() *whole {
-	if h.whole != nil && h.reachesLocked(h.whole.revision) {
-		return h.whole
+// wholeFor gives a whole directory, and the place after it. One that was
+// encoded lately serves as long as the ring goes on from there.
+func (h *Hub) wholeFor() (*whole, cursor) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.whole != nil {
+		if c, _, found := h.seek(h.whole.state.Revision()); found {
+			h.whole.users++
+			return h.whole, c
+		}
 	}
-	w := &whole{revision: h.state.Revision(), state: h.state}
+	w := &whole{state: h.state, users: 1, changed: make(chan struct{})}
 	h.whole = w
-	time.AfterFunc(h.cfg.KeepWhole, func() {
+	c, _, _ := h.seek(w.state.Revision())
+	if h.shut {
+		w.finish(errClosed)
+		return w, c
+	}
+	h.work.Go(func() { w.encode(h.closed) })
+	return w, c
+}
+
+// leave ends one use. The last user's encoding is kept for a moment.
+func (h *Hub) leave(w *whole) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.users--; w.users > 0 || h.whole != w || h.shut {
+		return
+	}
+	time.AfterFunc(h.cfg.Linger, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.whole == w {
+		if h.whole == w && w.users == 0 {
 			h.whole = nil
 		}
 	})
-	return w
+}
+
+func (w *whole) encode(closed <-chan struct{}) {
+	w.finish(proto.StreamSnapshot(w.state, func(frame []byte) error {
+		select {
+		case <-closed:
+			return errClosed
+		default:
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.frames = append(w.frames, frame)
+		w.tell()
+		return nil
+	}))
+}
+
+func (w *whole) finish(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done, w.err = true, err
+	w.tell()
+}
+
+func (w *whole) tell() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// from gives the frames from the i-th on that are there; changed is closed with
+// the next one. done is set once these are the last.
+func (w *whole) from(i int) (frames [][]byte, done bool, err error, changed <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.frames[i:len(w.frames):len(w.frames)], w.done, w.err, w.changed
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,259 +19,246 @@ import (
 	"domicile/proto"
 )
 
-// Place says which directory a copy shows, and how far.
-type Place struct {
-	Authority string
+// Position is what a holder of a directory has.
+type Position struct {
+	Authority string // "" holds nothing
 	History   uint64
 	Revision  fsm.Revision
 }
 
-// Sink is the copy that is kept. Its methods are called by Run's goroutine.
+// Sink holds a copy of the directory. Its methods are called from one
+// goroutine. An error of theirs ends the stream, and what was begun is dropped.
 type Sink interface {
-	// Place gives what the copy shows; false where there is none yet.
-	Place() (Place, bool)
-	// Begin starts a whole directory, Load takes a part of it, and End puts it
-	// in the place of the copy. One that was begun and not ended is dropped.
-	Begin(Place)
-	Load([]fsm.Event) error
-	End() error
-	// Apply takes the copy from revision prev, which it shows, to rev. On an
-	// error the copy stays as it was.
-	Apply(prev, rev fsm.Revision, events []fsm.Event) error
-	// Fresh notes that a server was heard from: at that moment the copy was
-	// as new as the server's.
-	Fresh(time.Time)
+	// Begin starts a whole directory. The copy that is held stays in use until
+	// Commit.
+	Begin(at Position) (Loader, error)
+	// Apply takes the copy from revision prev, where it stands, to at.
+	Apply(prev fsm.Revision, at Position, events []fsm.Event) error
 }
 
-// Config says whom to follow. Zero durations are the defaults in brackets.
+// Loader takes a whole directory in parts.
+type Loader interface {
+	Add(events []fsm.Event) error
+	// Commit puts it in the place of the copy that was held. It is called only
+	// once everything came, with the right checksum.
+	Commit() error
+	// Abort drops it. It is not called after Commit.
+	Abort()
+}
+
+// Config configures a Client. Zero values are the defaults in brackets.
 type Config struct {
-	Servers []string      // base URLs of the group's servers
-	Token   func() string // bearer token at the time; nil or "": none
-	Client  *http.Client  // without a timeout of its own
-	Logger  hclog.Logger
-	Silence time.Duration // after which a server is given up [5s]
-	Backoff time.Duration // first pause after all servers failed; doubles, with jitter [50ms]
-	Longest time.Duration // pause at most [2s]
+	// URLs are servers of the group: http(s)://host:port. At least one.
+	URLs []string
+	// Token gives the group's token, asked before each connection. Nil: none.
+	Token func() string
+	HTTP  *http.Client // [http.DefaultTransport's, without a timeout]
+	// From is what Sink holds already.
+	From   Position
+	Sink   Sink
+	Logger hclog.Logger
+
+	// Silence is the time without a frame after which a server is left for
+	// another [5s]. Servers send one a second while they are in touch with
+	// their group.
+	Silence time.Duration
+	// Connect bounds the time until a server answers [3s].
+	Connect time.Duration
+	// PauseLeast and PauseMost bound the pause between attempts, which doubles
+	// and is spread at random [50ms, 2s].
+	PauseLeast, PauseMost time.Duration
 }
 
-// ErrOlder and ErrForeign are why a server's directory is not taken.
-var (
-	ErrOlder   = errors.New("the server's directory is older than the copy held")
-	ErrForeign = errors.New("the server keeps another directory than the copy held; to follow it, remove the cached copy")
-)
-
-// Follower follows a directory into a Sink.
-type Follower struct {
+// Client follows one group's directory.
+type Client struct {
 	cfg  Config
-	sink Sink
-	last string // what was logged last, so that a state is logged once
+	next int // index of the server to ask
+
+	mu     sync.Mutex
+	at     Position
+	heard  time.Time // when the last frame came
+	server string    // "" while there is no stream
 }
 
-// New makes a Follower.
-func New(cfg Config, sink Sink) *Follower {
-	if cfg.Silence == 0 {
-		cfg.Silence = 5 * time.Second
+// New checks cfg and returns a Client that has not heard anything yet.
+func New(cfg Config) (*Client, error) {
+	if len(cfg.URLs) == 0 || cfg.Sink == nil || cfg.Logger == nil {
+		return nil, errors.New("follow: servers, a sink and a logger are required")
 	}
-	if cfg.Backoff == 0 {
-		cfg.Backoff = 50 * time.Millisecond
+	for _, u := range cfg.URLs {
+		if p, err := url.Parse(u); err != nil || p.Host == "" || p.Scheme != "http" && p.Scheme != "https" {
+			return nil, fmt.Errorf("follow: %q is no address of a control server: http(s)://host:port", u)
+		}
 	}
-	if cfg.Longest == 0 {
-		cfg.Longest = 2 * time.Second
+	if cfg.HTTP == nil {
+		cfg.HTTP = &http.Client{}
 	}
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{}
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
 	}
-	return &Follower{cfg: cfg, sink: sink}
+	set(&cfg.Silence, 5*time.Second)
+	set(&cfg.Connect, 3*time.Second)
+	set(&cfg.PauseLeast, 50*time.Millisecond)
+	set(&cfg.PauseMost, 2*time.Second)
+	// Many followers start with one list: they spread over its servers.
+	return &Client{cfg: cfg, at: cfg.From, next: rand.IntN(len(cfg.URLs))}, nil
 }
 
-// Run follows until ctx ends.
-func (f *Follower) Run(ctx context.Context) {
-	// Proxies spread over the servers, and come back at their own times.
-	next := rand.IntN(max(1, len(f.cfg.Servers)))
-	failures := 0
-	for ctx.Err() == nil {
-		server := f.cfg.Servers[next%len(f.cfg.Servers)]
-		heard, err := f.follow(ctx, server)
+// Position is what the sink holds.
+func (c *Client) Position() Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Heard is when the last frame came, which tells how old the copy may be; zero
+// before the first.
+func (c *Client) Heard() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard
+}
+
+// Server is the address of the server whose stream is read, "" for none.
+func (c *Client) Server() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server
+}
+
+// Run follows until ctx ends, and returns ctx's error then. It is called once.
+func (c *Client) Run(ctx context.Context) error {
+	pause := c.cfg.PauseLeast
+	told := ""
+	for {
+		server := c.cfg.URLs[c.next]
+		c.next = (c.next + 1) % len(c.cfg.URLs)
+		before := c.Position()
+		heard := c.Heard()
+		err := c.stream(ctx, server)
 		if ctx.Err() != nil {
-			return
+			return ctx.Err()
 		}
-		if heard {
-			failures = 0
+		if text := err.Error(); text != told { // each trouble once
+			told = text
+			c.cfg.Logger.Warn("the stream of the directory ended", "server", server, "revision", c.Position().Revision, "err", err)
 		}
-		f.note(server, err)
-		next++
-		if failures++; failures%len(f.cfg.Servers) == 0 || heard {
-			f.pause(ctx, failures/len(f.cfg.Servers))
+		if c.Position() != before || c.Heard() != heard {
+			pause = c.cfg.PauseLeast // it did work
 		}
+		if !sleep(ctx, pause/2+rand.N(pause)) {
+			return ctx.Err()
+		}
+		pause = min(2*pause, c.cfg.PauseMost)
 	}
 }
 
-// note logs why following a server ended, once per reason.
-func (f *Follower) note(server string, err error) {
-	if err == nil {
-		return
-	}
-	if text := server + err.Error(); text != f.last {
-		f.last = text
-		f.cfg.Logger.Warn("directory stream ended", "server", server, "err", err)
-	}
-}
-
-func (f *Follower) pause(ctx context.Context, round int) {
-	d := min(f.cfg.Longest, f.cfg.Backoff<<min(round, 10))
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-ctx.Done():
 	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
-// follow follows one server until something fails; heard tells whether its
-// directory was taken.
-func (f *Follower) follow(ctx context.Context, server string) (heard bool, err error) {
+// errSilence ends a stream on which nothing has come for too long.
+var errSilence = errors.New("the server sends nothing")
+
+// stream reads one server's stream until it ends; the error says why.
+func (c *Client) stream(ctx context.Context, server string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(f.cfg.Silence, func() { cancel(fmt.Errorf("nothing heard for %v", f.cfg.Silence)) })
-	defer silence.Stop()
-	resp, err := f.subscribe(ctx, server)
+	alarm := newAlarm(c.cfg.Connect, func() { cancel(errSilence) })
+	defer alarm.stop()
+	resp, err := c.ask(ctx, server)
 	if err != nil {
-		return false, cause(ctx, err)
+		return because(ctx, err)
 	}
 	defer resp.Body.Close()
-	frames, err := proto.NewFrameReader(&awake{resp.Body, silence, f.cfg.Silence})
+	alarm.set(c.cfg.Silence)
+	frames, err := proto.NewFrameReader(resp.Body)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer frames.Close()
-	s := session{Follower: f}
+	defer c.setServer("")
+	r := &reading{client: c, server: server, at: c.Position()}
+	defer r.drop()
 	for {
-		frame, err := frames.ReadFrame()
+		f, err := frames.ReadFrame()
 		if err != nil {
-			return s.heard, cause(ctx, err)
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the server ended it")
+			}
+			return because(ctx, err)
 		}
-		if err := s.take(frame); err != nil {
-			return s.heard, err
-		}
-		if s.heard && f.last != server {
-			f.last = server
-			place, _ := f.sink.Place()
-			f.cfg.Logger.Info("following the directory", "server", server, "revision", place.Revision)
+		alarm.set(c.cfg.Silence)
+		if err := r.take(f); err != nil {
+			return err
 		}
 	}
 }
 
-// awake puts the silence off with each byte that arrives.
-type awake struct {
-	r       io.Reader
-	silence *time.Timer
-	d       time.Duration
-}
-
-func (a *awake) Read(p []byte) (int, error) {
-	n, err := a.r.Read(p)
-	if n > 0 {
-		a.silence.Reset(a.d)
-	}
-	return n, err
-}
-
-func cause(ctx context.Context, err error) error {
-	if c := context.Cause(ctx); c != nil {
-		return c
+// because prefers the reason for which we ended a stream ourselves.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
 	return err
 }
 
-func (f *Follower) subscribe(ctx context.Context, server string) (*http.Response, error) {
+func (c *Client) ask(ctx context.Context, server string) (*http.Response, error) {
+	at := c.Position()
 	q := url.Values{}
-	if p, ok := f.sink.Place(); ok {
-		q.Set("since", strconv.FormatUint(uint64(p.Revision), 10))
-		q.Set("authority", p.Authority)
-		q.Set("history", strconv.FormatUint(p.History, 10))
+	if at.Authority != "" {
+		q.Set("since", strconv.FormatUint(uint64(at.Revision), 10))
+		q.Set("authority", at.Authority)
+		q.Set("history", strconv.FormatUint(at.History, 10))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/_shard/subscribe?"+q.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if f.cfg.Token != nil {
-		if t := f.cfg.Token(); t != "" {
+	if c.cfg.Token != nil {
+		if t := c.cfg.Token(); t != "" {
 			req.Header.Set("Authorization", "Bearer "+t)
 		}
 	}
-	resp, err := f.cfg.Client.Do(req)
+	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-		return nil, fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusUnauthorized {
+			return nil, errors.New("the server refuses the token")
+		}
+		return nil, fmt.Errorf("the server answered %s", resp.Status)
 	}
 	return resp, nil
 }
 
-// session is what one stream has said so far.
-type session struct {
-	*Follower
-	hello *proto.Hello
-	heard bool
+func (c *Client) setServer(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server = s
 }
 
-func (s *session) take(frame proto.Frame) error {
-	if hello, ok := frame.(*proto.Hello); ok {
-		return s.greet(hello)
-	}
-	if s.hello == nil {
-		return fmt.Errorf("%w: the stream does not begin with hello", proto.ErrFrame)
-	}
-	switch x := frame.(type) {
-	case *proto.Begin:
-		return s.begin(x)
-	case *proto.Chunk:
-		return s.sink.Load(x.Events)
-	case *proto.End:
-		if err := s.sink.End(); err != nil {
-			return err
-		}
-		s.fresh()
-	case *proto.Delta:
-		if err := s.sink.Apply(x.Prev, x.Revision, x.Events); err != nil {
-			return err
-		}
-		s.fresh()
-	case *proto.Heartbeat:
-		if p, ok := s.sink.Place(); ok && p.Revision == x.Revision {
-			s.fresh()
-		}
-	}
-	return nil
+// hears notes that a frame came, and what the sink holds now.
+func (c *Client) hears(at Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard, c.at = time.Now(), at
 }
 
-func (s *session) fresh() {
-	s.heard = true
-	s.sink.Fresh(time.Now())
-}
+// alarm calls ring unless it is set again in time.
+type alarm struct{ t *time.Timer }
 
-// greet compares whose directory this is with the copy held (R4).
-func (s *session) greet(hello *proto.Hello) error {
-	if p, ok := s.sink.Place(); ok {
-		if p.Authority != hello.Authority {
-			return fmt.Errorf("%w: %s instead of %s", ErrForeign, hello.Authority, p.Authority)
-		}
-		if hello.History < p.History {
-			return fmt.Errorf("%w: history %d before %d", ErrOlder, hello.History, p.History)
-		}
-	}
-	s.hello = hello
-	return nil
-}
-
-func (s *session) begin(b *proto.Begin) error {
-	if p, ok := s.sink.Place(); ok && p.History == s.hello.History && b.Revision < p.Revision {
-		return fmt.Errorf("%w: revision %d before %d", ErrOlder, b.Revision, p.Revision)
-	}
-
-	s.sink.Begin(Place{Authority: s.hello.Authority, History: s.hello.History, Revision: b.Revision})
-	return nil
-}
+func newAlarm(d time.Duration, ring func()) *alarm { return &alarm{time.AfterFunc(d, ring)} }
+func (a *alarm) set(d time.Duration)               { a.t.Reset(d) }
+func (a *alarm) stop()                             { a.t.Stop() }
