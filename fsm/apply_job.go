@@ -56,21 +56,25 @@ func (j *Job) mayGo(to JobStep) bool {
 // serve makes the units of a new tenant active and gives the result that the
 // create is answered with.
 func (c *change) serve(name TenantName) Result {
-	var r Result
-	for _, p := range slices.Collect(c.TenantUnits(name)) {
-		active := *p
-		active.State, active.Job = UnitActive, 0
-		c.putUnit(&active)
-		c.events = append(c.events, Event{Unit: active.info()})
-		r.Placed = &active
-	}
 	t, _ := c.tenants.Get(name)
-	r.Tenant = t.tenant
-	if t.tenant.Buckets > 0 {
-		c.events = append(c.events, Event{Tenant: t.tenant.info()})
-		r.Placed = nil
+	if t.unit != nil {
+		p := c.activate(t.unit)
+		c.putTenant(t.tenant, p)
+		return Result{Tenant: t.tenant, Placed: p}
 	}
-	return r
+	for _, p := range slices.Collect(c.TenantUnits(name)) {
+		c.putUnit(c.activate(p))
+	}
+	c.events = append(c.events, Event{Tenant: t.tenant.info()})
+	return Result{Tenant: t.tenant}
+}
+
+// activate gives p as it is once it is served, and tells followers.
+func (c *change) activate(p *Placed) *Placed {
+	active := *p
+	active.State, active.Job = UnitActive, 0
+	c.events = append(c.events, Event{Unit: active.info()})
+	return &active
 }
 
 // kept is r as it is put into a record: bounded, and nobody else's.

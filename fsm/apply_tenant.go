@@ -41,7 +41,7 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 }
 
 // taken refuses a name that is in use, or is being given back.
-func (c *change) taken(t tenancy) *Refusal {
+func (c *change) taken(t *tenancy) *Refusal {
 	name := string(t.tenant.Name)
 	if j := c.jobOf(t.tenant.Name); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
 		return refuse(CodeBusy, "tenant "+name+" is being removed; try again when it is gone", "tenant", name)

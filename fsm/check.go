@@ -82,7 +82,7 @@ func checkNodes(s *State) error {
 
 func checkTenants(s *State) error {
 	buckets := 0
-	err := each(s.tenants.Scan, func(name TenantName, t tenancy) error {
+	err := each(s.tenants.Scan, func(name TenantName, t *tenancy) error {
 		buckets += int(t.tenant.Buckets)
 		return checkTenant(s, name, t)
 	})
@@ -92,7 +92,7 @@ func checkTenants(s *State) error {
 	return must(buckets == s.buckets.Len(), "%d units of buckets, %d expected", s.buckets.Len(), buckets)
 }
 
-func checkTenant(s *State, name TenantName, t tenancy) error {
+func checkTenant(s *State, name TenantName, t *tenancy) error {
 	if t.tenant.Name != name || !ValidName(string(name)) {
 		return fmt.Errorf("bad record of a tenant")
 	}

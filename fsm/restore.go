@@ -78,14 +78,16 @@ func (b *Builder) AddMember(m *Member) error { return load(&b.s.members, m.ID, m
 func (b *Builder) AddRegion(r *Region) error { return load(&b.s.regions, r.Name, r) }
 
 // AddNode adds a node.
-func (b *Builder) AddNode(n *Node) error { return load(&b.s.nodes, n.Name, &seat{node: n}) }
+func (b *Builder) AddNode(n *Node) error {
+	return load(&b.s.nodes, n.Name, &seat{node: n, units: *btree.NewMap[UnitName, struct{}](degree)})
+}
 
 // AddTenant adds a tenant, with its unit when it is one unit.
 func (b *Builder) AddTenant(t *Tenant, unit *Placed) error {
 	if t.Buckets > MaxBuckets {
 		return fmt.Errorf("tenant %s has %d buckets", t.Name, t.Buckets)
 	}
-	if err := load(&b.s.tenants, t.Name, tenancy{t, unit}); err != nil || unit == nil {
+	if err := load(&b.s.tenants, t.Name, &tenancy{t, unit}); err != nil || unit == nil {
 		return err
 	}
 	return b.seat(unit)

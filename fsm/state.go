@@ -22,7 +22,7 @@ type State struct {
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]
-	tenants  btree.Map[TenantName, tenancy]
+	tenants  btree.Map[TenantName, *tenancy]
 	buckets  btree.Map[UnitName, *Placed] // units of tenants that have buckets
 	regions  btree.Map[RegionName, *Region]
 	jobs     btree.Map[JobID, *Job]      // running and ended
@@ -38,7 +38,7 @@ type State struct {
 }
 
 // tenancy is a tenant and, when it is one unit, that unit: one look-up finds
-// both, and a tree less has to be kept.
+// both, and a tree less has to be kept. It is immutable as they are.
 type tenancy struct {
 	tenant *Tenant
 	unit   *Placed // nil for a tenant with buckets or a home
@@ -56,8 +56,15 @@ type seat struct {
 	generation uint64
 }
 
+// degree is that of the large trees. After a snapshot the first write to a
+// part of a tree copies the nodes on the way there: small nodes are less to
+// copy and to collect, large ones are fewer to pass.
+const degree = 16
+
 // New returns the empty directory, at revision 0 and without a scope.
-func New() *State { return &State{level: 1} }
+func New() *State {
+	return &State{level: 1, tenants: *btree.NewMap[TenantName, *tenancy](degree)}
+}
 
 // Snapshot returns this state as it is now, read-only, in O(1) whatever its
 // size. It shares structure with s, which may go on being applied to. It is
@@ -149,8 +156,10 @@ func (s *State) StandbyOf(name NodeName) (NodeName, bool) {
 
 // Tenant gives the record of a tenant, whatever the state of its units.
 func (s *State) Tenant(name TenantName) (*Tenant, bool) {
-	t, ok := s.tenants.Get(name)
-	return t.tenant, ok
+	if t, ok := s.tenants.Get(name); ok {
+		return t.tenant, true
+	}
+	return nil, false
 }
 
 // CountTenants counts the tenants, whatever the state of their units.
@@ -161,7 +170,7 @@ func (s *State) CountTenants() int { return s.tenants.Len() }
 func (s *State) Tenants(prefix string, after TenantName) iter.Seq[*Tenant] {
 	return func(yield func(*Tenant) bool) {
 		from := max(TenantName(prefix), after)
-		s.tenants.Ascend(from, func(name TenantName, t tenancy) bool {
+		s.tenants.Ascend(from, func(name TenantName, t *tenancy) bool {
 			if after != "" && name == after {
 				return true
 			}

@@ -1,6 +1,10 @@
 package fsm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+)
 
 // These are the only functions that write to a State's trees. They keep the
 // indices (seats, running and ended jobs) with the records.
@@ -12,7 +16,7 @@ func (s *State) ownSeat(name NodeName) *seat {
 	if ok && e.generation == s.generation {
 		return e
 	}
-	own := &seat{}
+	own := &seat{units: *btree.NewMap[UnitName, struct{}](degree)}
 	if ok {
 		*own = *e
 		own.units = *e.units.Copy()
@@ -57,7 +61,10 @@ func (s *State) dropNode(e *seat) {
 
 // putTenant records t and, when it is one unit, that unit.
 func (s *State) putTenant(t *Tenant, unit *Placed) {
-	before, _ := s.tenants.Set(t.Name, tenancy{t, unit})
+	before, replaced := s.tenants.Set(t.Name, &tenancy{t, unit})
+	if !replaced {
+		before = &tenancy{}
+	}
 	s.reseat(before.unit, unit)
 }
 
