@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"domicile/fsm"
+	"domicile/proto/follow"
 )
 
 // The cache file holds the last good directory, so that a proxy that is started
@@ -63,8 +64,8 @@ func writeCache(file io.Writer, t *table, asOf time.Time) error {
 	sum := crc32.New(castagnoli)
 	c := &cacheWriter{w: bufio.NewWriterSize(io.MultiWriter(file, sum), 256<<10), sum: sum}
 	c.b = binary.LittleEndian.AppendUint32(append(c.b, cacheMagic...), cacheVersion)
-	c.text(t.source.authority)
-	c.number(t.source.history, uint64(t.revision), uint64(asOf.UnixMilli()))
+	c.text(t.position.Authority)
+	c.number(t.position.History, uint64(t.position.Revision), uint64(asOf.UnixMilli()))
 	c.number(uint64(len(t.nodes)))
 	for i := range t.nodes {
 		s := &t.nodes[i]
@@ -135,9 +136,8 @@ func parseCache(b []byte, editID uint64) (*table, time.Time, error) {
 		return nil, none, fmt.Errorf("%w: its checksum is wrong", errCache)
 	}
 	r := &cacheReader{b: body[head:]}
-	from := source{authority: r.text()}
-	from.history = r.number()
-	edit := newTable().edit(fsm.Revision(r.number()), editID)
+	at := follow.Position{Authority: r.text(), History: r.number(), Revision: fsm.Revision(r.number())}
+	edit := newTable().edit(at.Revision, editID)
 	asOf := time.UnixMilli(int64(r.number()))
 	r.nodes(edit)
 	r.regions(edit)
@@ -145,12 +145,10 @@ func parseCache(b []byte, editID uint64) (*table, time.Time, error) {
 	r.records(edit.units, func(key, value []byte) (uint32, bool) {
 		return validUnitRecord(key, value, uint32(len(edit.next.nodes)))
 	})
-	if r.bad || len(r.b) != 0 {
+	if r.bad || len(r.b) != 0 || at.Authority == "" {
 		return nil, none, errCache
 	}
-	t := edit.seal()
-	t.source = from
-	return t, asOf, nil
+	return edit.seal(at), asOf, nil
 }
 
 type cacheReader struct {

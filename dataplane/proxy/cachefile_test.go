@@ -23,8 +23,7 @@ func randomTable(t testing.TB, seed uint64) *table {
 			t.Fatal(err)
 		}
 	}
-	tab := edit.seal()
-	tab.source = source{authority: "cluster/global", history: 3}
+	tab := edit.seal(position(edit.revision))
 	return tab
 }
 
@@ -39,8 +38,8 @@ func TestR3CacheGivesTheTableBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !viewOf(t, got).Equal(viewOf(t, want)) || got.source != want.source || !at.Equal(asOf) {
-		t.Errorf("got revision %d of %+v as of %v, want %d of %+v as of %v", got.revision, got.source, at, want.revision, want.source, asOf)
+	if !viewOf(t, got).Equal(viewOf(t, want)) || got.position != want.position || !at.Equal(asOf) {
+		t.Errorf("got revision %d of %+v as of %v, want %d of %+v as of %v", got.position.Revision, got.position, at, want.position.Revision, want.position, asOf)
 	}
 	for e := range want.all {
 		if e.Unit == nil {
@@ -55,7 +54,7 @@ func TestR3CacheGivesTheTableBack(t *testing.T) {
 	if err := next.apply(&fsm.Event{Unit: &fsm.UnitInfo{Unit: "new", Node: "n1", State: fsm.UnitActive}}); err != nil {
 		t.Fatal(err)
 	}
-	if next.seal().seat([]byte("new")) == nil {
+	if next.seal(position(50)).seat([]byte("new")) == nil {
 		t.Error("a table from the cache cannot be changed")
 	}
 	names, err := os.ReadDir(filepath.Dir(path))
@@ -110,7 +109,7 @@ func FuzzCache(f *testing.F) {
 		}
 	}
 	var buf bytes.Buffer
-	if err := writeCache(&buf, edit.seal(), time.UnixMilli(1)); err != nil {
+	if err := writeCache(&buf, edit.seal(position(edit.revision)), time.UnixMilli(1)); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(buf.Bytes()[len(cacheMagic)+4 : buf.Len()-4])

@@ -42,8 +42,8 @@ const controlName = "@control"
 // askTimeout bounds one question to one server.
 const askTimeout = 2 * time.Second
 
-func newControl(cfg *Config, token func() string, log hclog.Logger) (*control, error) {
-	c := &control{token: token}
+func newControl(cfg *Config, token func() string, log hclog.Logger) (c *control, err error) {
+	c = &control{token: token}
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout}
 	c.client = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -57,6 +57,7 @@ func newControl(cfg *Config, token func() string, log hclog.Logger) (*control, e
 				d := tls.Dialer{NetDialer: dialer, Config: cfg.ClientTLS(host)}
 				return d.DialContext(ctx, network, addr)
 			},
+			DisableCompression:  true, // the stream is compressed as it is
 			MaxIdleConnsPerHost: 4,
 			IdleConnTimeout:     30 * time.Second,
 		},
@@ -64,7 +65,7 @@ func newControl(cfg *Config, token func() string, log hclog.Logger) (*control, e
 	for _, addr := range cfg.Control {
 		scheme, hostport, err := splitAddr(addr)
 		if err != nil {
-			return nil, fmt.Errorf("control server: %w", err)
+			return c, fmt.Errorf("control server: %w", err)
 		}
 		s := controlServer{base: scheme + "://" + hostport}
 		up := http1.UpstreamConfig{Name: controlName, Addr: hostport, ConnectTimeout: cfg.ConnectTimeout, Logger: log}
@@ -73,8 +74,7 @@ func newControl(cfg *Config, token func() string, log hclog.Logger) (*control, e
 			up.TLS = cfg.ClientTLS(host)
 		}
 		if s.up, err = http1.NewUpstream(up); err != nil {
-			c.close()
-			return nil, err
+			return c, err
 		}
 		c.servers = append(c.servers, s)
 	}

@@ -10,21 +10,19 @@ import (
 
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
+	"domicile/proto/follow"
 )
 
 // directory is a proxy's copy of the directory: the table that requests read,
-// how old it is, and those who wait for a newer one. One goroutine changes it;
-// reading needs no lock.
+// and those who wait for a newer one. One goroutine changes it; reading needs no
+// lock.
 type directory struct {
 	log   hclog.Logger
 	nodes *upstreams
 
 	current atomic.Pointer[table] // nil: none has arrived
-	asOf    atomic.Int64          // Unix milliseconds at which current was known to be the newest
 
-	// owned by whoever changes it
-	edits   uint64     // ids given to edits
-	loading *tableEdit // between begin and end
+	edits uint64 // given to edits; owned by whoever changes the directory
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced by publish
@@ -38,47 +36,50 @@ func newDirectory(nodes *upstreams, log hclog.Logger) *directory {
 
 func (d *directory) table() *table { return d.current.Load() }
 
-// begin starts a whole directory, which takes the table's place with end.
-func (d *directory) begin(rev fsm.Revision) {
-	d.edits++
-	d.loading = newTable().edit(rev, d.edits)
+// Begin implements follow.Sink: it starts a whole directory.
+func (d *directory) Begin(at follow.Position) (follow.Loader, error) {
+	return &loader{dir: d, at: at, edit: newTable().edit(at.Revision, d.newEdit())}, nil
 }
 
-// load takes a part of it.
-func (d *directory) load(events []fsm.Event) error {
-	for i := range events {
-		if err := d.loading.apply(&events[i]); err != nil {
-			return err
-		}
-	}
+// loader builds a table that no one sees before Commit.
+type loader struct {
+	dir  *directory
+	at   follow.Position
+	edit *tableEdit
+}
+
+// Add implements follow.Loader.
+func (l *loader) Add(events []fsm.Event) error { return l.edit.applyAll(events) }
+
+// Commit implements follow.Loader: it puts the table in force.
+func (l *loader) Commit() error {
+	t := l.edit.seal(l.at)
+	l.dir.publish(t, true)
 	return nil
 }
 
-// end puts it in force.
-func (d *directory) end(from source) {
-	edit := d.loading
-	d.loading = nil
-	t := edit.seal()
-	t.source = from
-	d.publish(t, true)
-}
+// Abort implements follow.Loader.
+func (l *loader) Abort() {}
 
-// apply takes the table from revision prev to rev; fsm.ErrGap where it does not
-// stand at prev, and on every error it stays as it was.
-func (d *directory) apply(prev, rev fsm.Revision, events []fsm.Event) error {
+// Apply implements follow.Sink: it takes the table from revision prev to at,
+// and leaves it as it was on every error.
+func (d *directory) Apply(prev fsm.Revision, at follow.Position, events []fsm.Event) error {
 	t := d.table()
-	if t == nil || t.revision != prev || rev <= prev {
-		return fmt.Errorf("change from revision %d to %d: %w", prev, rev, fsm.ErrGap)
+	if t == nil || t.position.Revision != prev || at.Revision <= prev {
+		return fmt.Errorf("change from revision %d to %d: %w", prev, at.Revision, fsm.ErrGap)
 	}
-	d.edits++
-	edit := t.edit(rev, d.edits)
-	for i := range events {
-		if err := edit.apply(&events[i]); err != nil {
-			return err
-		}
+	edit := t.edit(at.Revision, d.newEdit())
+	if err := edit.applyAll(events); err != nil {
+		return err
 	}
-	d.publish(edit.seal(), edit.ownNodes)
+	d.publish(edit.seal(at), edit.ownNodes)
 	return nil
+}
+
+// newEdit numbers an edit.
+func (d *directory) newEdit() uint64 {
+	d.edits++
+	return d.edits
 }
 
 // publish makes t what requests read.
@@ -97,18 +98,6 @@ func (d *directory) publish(t *table, nodesChanged bool) {
 		// again and goes to the new address.
 		d.closing.Go(u.Close)
 	}
-}
-
-// fresh notes that the table was the newest at the time at.
-func (d *directory) fresh(at time.Time) { d.asOf.Store(at.UnixMilli()) }
-
-// age is how long ago the table was known to be the newest; 0 without one.
-func (d *directory) age(now time.Time) time.Duration {
-	at := d.asOf.Load()
-	if at == 0 {
-		return 0
-	}
-	return max(0, now.Sub(time.UnixMilli(at)))
 }
 
 // next gives a channel that is closed when the table changes after this call.
@@ -140,7 +129,7 @@ func (d *directory) await(gone <-chan struct{}, limit time.Duration, ok func(*ta
 
 // reached is the condition that a table holds everything up to rev.
 func reached(rev fsm.Revision) func(*table) bool {
-	return func(t *table) bool { return t.revision >= rev }
+	return func(t *table) bool { return t.position.Revision >= rev }
 }
 
 // close closes the connections to all nodes. Nothing may be published after it.

@@ -3,114 +3,86 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
-	"net/http"
-	"strconv"
+	"sync"
 	"time"
 
-	"domicile/fsm"
-	"domicile/proto"
+	"domicile/proto/follow"
 )
 
 const (
-	// staleAfter is the age from which on the copy counts as stale. Control
-	// servers send a heartbeat each second.
+	// staleAfter is the age from which on the copy of the directory counts as
+	// stale. Control servers send a heartbeat each second.
 	staleAfter = 5 * time.Second
-	// silentAfter ends a stream that brings nothing.
-	silentAfter = 4 * time.Second
-	// firstRetry and lastRetry bound the wait before another server is tried,
-	// doubled and jittered.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second
+	// ageEvery is how often the age is looked at, to log when it passes that.
+	ageEvery = time.Second
 )
 
-// follow follows the directory until ctx ends.
+// newFollower follows the control servers; nil without any.
+func (p *Proxy) newFollower() (*follow.Client, error) {
+	if len(p.control.servers) == 0 {
+		return nil, nil
+	}
+	cfg := follow.Config{
+		Token: func() string { return p.secrets.Load().Token },
+		HTTP:  p.control.client, Sink: p.dir, Logger: p.cfg.Logger,
+	}
+	for _, s := range p.control.servers {
+		cfg.URLs = append(cfg.URLs, s.base)
+	}
+	if t := p.dir.table(); t != nil {
+		cfg.From = t.position
+	}
+	return follow.New(cfg)
+}
+
+// follow follows the directory until ctx ends, and tells of staleness.
 func (p *Proxy) follow(ctx context.Context) {
-	for n, wait := 0, firstRetry; ctx.Err() == nil && len(p.control.servers) > 0; n++ {
-		began := time.Now()
-		err := p.followServer(ctx, p.control.servers[n%len(p.control.servers)].base)
-		if time.Since(began) > lastRetry {
-			wait = firstRetry
+	if p.follower == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.watchAge(ctx) })
+	if err := p.follower.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		p.cfg.Logger.Error("the directory is no longer followed", "err", err)
+	}
+	wg.Wait()
+}
+
+// age is how long ago the table was known to be the newest: by a frame of the
+// stream or, before the first one, by the cache. 0 without a table.
+func (p *Proxy) age(now time.Time) time.Duration {
+	at := p.cachedAt
+	if p.follower != nil {
+		if heard := p.follower.Heard(); heard.After(at) {
+			at = heard
 		}
-		if ctx.Err() == nil {
-			p.cfg.Logger.Debug("the directory's stream ended", "err", err)
-		}
+	}
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(at))
+}
+
+// watchAge logs when the copy becomes stale and when it is current again.
+func (p *Proxy) watchAge(ctx context.Context) {
+	tick := time.NewTicker(ageEvery)
+	defer tick.Stop()
+	for stale := false; ; {
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		}
-		wait = min(2*wait, lastRetry)
-	}
-}
-
-func (p *Proxy) followServer(ctx context.Context, base string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watchdog := time.AfterFunc(silentAfter, cancel)
-	defer watchdog.Stop()
-	since := fsm.Revision(0)
-	if t := p.dir.table(); t != nil {
-		since = t.revision
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/_shard/subscribe?since="+strconv.FormatUint(uint64(since), 10), nil)
-	if err != nil {
-		return err
-	}
-	if token := p.secrets.Load().Token; token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := p.control.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", base, resp.StatusCode)
-	}
-	return p.readStream(resp.Body, func() { watchdog.Reset(silentAfter) })
-}
-
-func (p *Proxy) readStream(r io.Reader, alive func()) error {
-	fr, err := proto.NewFrameReader(r)
-	if err != nil {
-		return err
-	}
-	defer fr.Close()
-	var from source
-	for {
-		f, err := fr.ReadFrame()
-		if err != nil {
-			return err
-		}
-		alive()
-		switch f := f.(type) {
-		case *proto.Hello:
-			from = source{f.Authority, f.History}
-			if t := p.dir.table(); t != nil && (t.source.authority != from.authority || t.source.history > from.history) {
-				return errors.New("the server keeps another directory, or an older history of it")
+			return
+		case now := <-tick.C:
+			t := p.dir.table()
+			if t == nil {
+				continue
 			}
-		case *proto.Begin:
-			if t := p.dir.table(); t != nil && t.source == from && f.Revision < t.revision {
-				return errors.New("the server's directory is older than this copy")
-			}
-			p.dir.begin(f.Revision)
-		case *proto.Chunk:
-			if err := p.dir.load(f.Events); err != nil {
-				return err
-			}
-		case *proto.End:
-			p.dir.end(from)
-			p.dir.fresh(time.Now())
-		case *proto.Delta:
-			if err := p.dir.apply(f.Prev, f.Revision, f.Events); err != nil {
-				return err
-			}
-			p.dir.fresh(time.Now())
-		case *proto.Heartbeat:
-			if t := p.dir.table(); t != nil && t.revision >= f.Revision {
-				p.dir.fresh(time.Now())
+			switch age := p.age(now); {
+			case age > staleAfter && !stale:
+				stale = true
+				p.cfg.Logger.Warn("directory is stale: requests are forwarded by it all the same", "revision", t.position.Revision, "age", age)
+			case age <= staleAfter && stale:
+				stale = false
+				p.cfg.Logger.Info("directory is current again", "revision", t.position.Revision)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ type controlFake struct {
 	mu        sync.Mutex
 	authority string
 	history   uint64
-	deltas    []proto.Delta // from revision 0
+	deltas    []proto.Delta // from revision 1, at which it is empty
 	held      bool          // deltas are not sent
 	changed   chan struct{}
 	streams   context.Context
@@ -78,7 +78,7 @@ func (c *controlFake) change(events ...fsm.Event) fsm.Revision {
 
 func (c *controlFake) revisionLocked() fsm.Revision {
 	if len(c.deltas) == 0 {
-		return 0
+		return 1
 	}
 	return c.deltas[len(c.deltas)-1].Revision
 }
@@ -115,7 +115,8 @@ func (c *controlFake) subscribe(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	frames := []proto.Frame{hello}
 	if at == 0 {
-		frames = append(frames, &proto.Begin{}, &proto.End{})
+		frames = append(frames, &proto.Begin{Revision: 1}, &proto.End{Revision: 1})
+		at = 1
 	}
 	beat := time.NewTicker(time.Second)
 	defer beat.Stop()

@@ -91,10 +91,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(descTokens, m.p.refusals.total.Load())
 	revision := 0.0
 	if t := m.p.dir.table(); t != nil {
-		revision = float64(t.revision)
+		revision = float64(t.position.Revision)
 	}
 	gauge(descRevision, revision)
-	gauge(descAge, m.p.dir.age(time.Now()).Seconds())
+	gauge(descAge, m.p.age(time.Now()).Seconds())
 	gauge(descConns, float64(s.Connections.Load()))
 	gauge(descBuildInfo, 1, m.p.cfg.Version, runtime.Version())
 }

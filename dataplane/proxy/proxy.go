@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"domicile/dataplane/proxy/http1"
+	"domicile/proto/follow"
 )
 
 // Proxy forwards requests to the nodes that hold their tenants. Make one with
@@ -27,6 +28,8 @@ type Proxy struct {
 	refusals *refusals
 	metrics  *metrics
 	held     heldCounts
+	follower *follow.Client // nil without control servers
+	cachedAt time.Time      // when the directory of the cache was known to be the newest; zero without one
 
 	asking  *asking // set by Run before it serves
 	secrets atomic.Pointer[Secrets]
@@ -42,34 +45,52 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, marks: newMarks(cfg.Secrets.SharedSecret), refusals: newRefusals(cfg.AuthDelay)}
 	p.secrets.Store(&cfg.Secrets)
 	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, cfg.Logger), cfg.Logger)
-	var err error
-	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, cfg.Logger); err != nil {
+	if err := p.open(); err != nil {
+		p.close()
 		return nil, err
 	}
-	if p.limbo, err = http1.NewUpstream(http1.UpstreamConfig{Name: "@unknown", Addr: "127.0.0.1:1", Logger: cfg.Logger}); err != nil {
-		return nil, err
+	return p, nil
+}
+
+func (p *Proxy) open() (err error) {
+	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, p.cfg.Logger); err != nil {
+		return err
+	}
+	if p.limbo, err = http1.NewUpstream(http1.UpstreamConfig{Name: "@unknown", Addr: "127.0.0.1:1", Logger: p.cfg.Logger}); err != nil {
+		return err
 	}
 	p.limbo.Close()
+	p.readCache()
+	if p.follower, err = p.newFollower(); err != nil {
+		return err
+	}
 	p.server, err = http1.New(http1.Config{
-		Handler: handler{p}, Logger: cfg.Logger, TLS: cfg.TLS,
-		UpstreamTimeout: cfg.UpstreamTimeout, MaxBody: cfg.MaxBody,
+		Handler: handler{p}, Logger: p.cfg.Logger, TLS: p.cfg.TLS,
+		UpstreamTimeout: p.cfg.UpstreamTimeout, MaxBody: p.cfg.MaxBody,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if p.metrics, err = newMetrics(p); err != nil {
-		return nil, errors.Join(err, p.server.Close())
+	p.metrics, err = newMetrics(p)
+	return err
+}
+
+// close frees what open made.
+func (p *Proxy) close() {
+	if p.server != nil {
+		_ = p.server.Close() // never fails
 	}
-	p.readCache()
-	return p, nil
+	p.dir.close()
+	if p.control != nil {
+		p.control.close()
+	}
 }
 
 func (p *Proxy) readCache() {
 	if p.cfg.Cache == "" {
 		return
 	}
-	p.dir.edits++
-	t, asOf, err := loadCache(p.cfg.Cache, p.dir.edits)
+	t, asOf, err := loadCache(p.cfg.Cache, p.dir.newEdit())
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
@@ -78,8 +99,8 @@ func (p *Proxy) readCache() {
 		return
 	}
 	p.dir.publish(t, true)
-	p.dir.fresh(asOf)
-	p.cfg.Logger.Info("cached directory loaded", "file", p.cfg.Cache, "revision", t.revision, "age", p.dir.age(time.Now()))
+	p.cachedAt = asOf
+	p.cfg.Logger.Info("cached directory loaded", "file", p.cfg.Cache, "revision", t.position.Revision, "age", p.age(time.Now()))
 }
 
 // Reload puts other secrets in force, for what begins from then on.
@@ -116,8 +137,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	stop()
 	wg.Wait()
 	p.asking.wait()
-	p.dir.close()
-	p.control.close()
+	p.close()
 	return err
 }
 
@@ -142,7 +162,7 @@ func (p *Proxy) keepCache(ctx context.Context) {
 			return 0
 		}
 		began := time.Now()
-		if err := saveCache(p.cfg.Cache, t, began.Add(-p.dir.age(began))); err != nil {
+		if err := saveCache(p.cfg.Cache, t, began.Add(-p.age(began))); err != nil {
 			p.cfg.Logger.Warn("the directory was not written to the cache", "file", p.cfg.Cache, "err", err)
 		} else {
 			saved = t

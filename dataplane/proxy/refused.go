@@ -54,7 +54,7 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 	p := placeOf(r, d)
 	var before fsm.Revision
 	if t := h.dir.table(); t != nil {
-		before = t.revision
+		before = t.position.Revision
 	}
 	k, err := h.asking.about(r.Gone(), string(p.tenant), before, string(r.ID()))
 	switch {
@@ -76,7 +76,7 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 // the table is newer than what it said and has it.
 func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place, k known) {
 	var name [maxUnit]byte
-	if t := h.dir.table(); t != nil && t.revision > k.revision && t.seat(p.unit(name[:0])) != nil {
+	if t := h.dir.table(); t != nil && t.position.Revision > k.revision && t.seat(p.unit(name[:0])) != nil {
 		h.routeTenant(r, d, p, true)
 		return
 	}
@@ -94,7 +94,7 @@ func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision) bo
 		return h.forwardAgain(r, f, d, p)
 	}
 	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.servers) > 0 {
-		k, err := h.asking.about(r.Gone(), string(p.tenant), h.dir.table().revision, string(r.ID()))
+		k, err := h.asking.about(r.Gone(), string(p.tenant), h.dir.table().position.Revision, string(r.ID()))
 		if err == nil && k.found {
 			h.dir.await(r.Gone(), awaitTable, reached(k.revision))
 		}
@@ -169,7 +169,7 @@ func (h handler) settle(r *http1.Request, a *http1.Answer) {
 	}
 	var have fsm.Revision
 	if t := h.dir.table(); t != nil {
-		have = t.revision
+		have = t.position.Revision
 	}
 	a.Lines = strconv.AppendUint([]byte(headerBehind+": "), uint64(have), 10)
 	a.Lines = append(a.Lines, '\r', '\n')

@@ -118,7 +118,7 @@ func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, asked
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
 			fmt.Sprintf("the directory has no usable address for node %s, which holds %s; try again", s.info.Name, unit))
 	default:
-		h.forward(r, d, s.up, unit, t.revision)
+		h.forward(r, d, s.up, unit, t.position.Revision)
 	}
 }
 

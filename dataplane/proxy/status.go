@@ -36,15 +36,15 @@ func (h handler) serveReady(w http1.ResponseWriter, r *http1.Request, _ io.Reade
 		writeError(w, http.StatusServiceUnavailable, codeUnavailable, "the directory has not arrived at this proxy yet")
 		return
 	}
-	age := h.dir.age(time.Now())
-	setHeader(w, proto.HeaderRevision, strconv.FormatUint(uint64(t.revision), 10))
+	age := h.age(time.Now())
+	setHeader(w, proto.HeaderRevision, strconv.FormatUint(uint64(t.position.Revision), 10))
 	setHeader(w, headerAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	writeJSON(w, http.StatusOK, struct {
 		proto.Health
 		Revision fsm.Revision `json:"revision"`
 		Age      float64      `json:"age_seconds"`
 		Stale    bool         `json:"stale"`
-	}{proto.Health{Status: "ready"}, t.revision, age.Seconds(), age > staleAfter})
+	}{proto.Health{Status: "ready"}, t.position.Revision, age.Seconds(), age > staleAfter})
 }
 
 // serveMetrics asks for the proxy's token where it has one.

@@ -9,6 +9,7 @@ import (
 
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
+	"domicile/proto/follow"
 )
 
 // errTooLong says that the directory holds a name that no table can.
@@ -17,19 +18,12 @@ var errTooLong = errors.New("a name or a list of copies in the directory is long
 // table is what a proxy knows of the directory at one revision: immutable, one
 // pointer for a request to read. It equals the fsm.View at that revision.
 type table struct {
-	source   source
-	revision fsm.Revision
-	units    *shards // by unit name: an encoded unitRecord
-	tenants  *shards // by tenant name: an encoded fsm.TenantInfo; few tenants have one
-	nodes    []seat  // a unit names its node by its place here
+	position follow.Position // whose directory, and of which revision
+	units    *shards         // by unit name: an encoded unitRecord
+	tenants  *shards         // by tenant name: an encoded fsm.TenantInfo; few tenants have one
+	nodes    []seat          // a unit names its node by its place here
 	places   map[fsm.NodeName]uint32
 	regions  map[fsm.RegionName]*fsm.Region
-}
-
-// source says whose directory a table shows.
-type source struct {
-	authority string
-	history   uint64
 }
 
 // seat is a node's place in a table. Places are kept when a node goes, so that
@@ -280,9 +274,18 @@ func (e *tableEdit) putTenant(t *fsm.TenantInfo) error {
 	return nil
 }
 
-// seal gives the table at the edit's revision.
-func (e *tableEdit) seal() *table {
+func (e *tableEdit) applyAll(events []fsm.Event) error {
+	for i := range events {
+		if err := e.apply(&events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal gives the table, which stands at.
+func (e *tableEdit) seal(at follow.Position) *table {
 	e.next.units, e.next.tenants = e.units.seal(), e.tenants.seal()
-	e.next.revision = e.revision
+	e.next.position = at
 	return e.next
 }

@@ -29,7 +29,7 @@ func loaded(b *testing.B, n int) (*table, [][]byte) {
 		}
 	}
 	rand.Shuffle(n, func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return edit.seal(), names
+	return edit.seal(position(edit.revision)), names
 }
 
 // BenchmarkLookUpAmongAMillion looks names up in random order. The name is made
@@ -72,7 +72,7 @@ func BenchmarkLoadAMillion(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		t = edit.seal()
+		t = edit.seal(position(edit.revision))
 	}
 	b.ReportMetric(float64(t.units.bytes())/1e6, "MB")
 }
@@ -90,7 +90,7 @@ func BenchmarkDeltaOnAMillion(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		t = edit.seal()
+		t = edit.seal(position(edit.revision))
 		id++
 	}
 }

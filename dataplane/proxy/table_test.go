@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"domicile/fsm"
+	"domicile/proto/follow"
 )
 
 // change makes a random event about few names, so that they meet.
@@ -43,6 +44,10 @@ func change(r *rand.Rand) fsm.Event {
 	return fsm.Event{Unit: u}
 }
 
+func position(rev fsm.Revision) follow.Position {
+	return follow.Position{Authority: "cluster/global", History: 3, Revision: rev}
+}
+
 // viewOf builds the view that t says it equals.
 func viewOf(t *testing.T, tab *table) *fsm.View {
 	t.Helper()
@@ -52,7 +57,7 @@ func viewOf(t *testing.T, tab *table) *fsm.View {
 	if err := v.Load(events); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.Apply(0, tab.revision, nil); err != nil {
+	if err := v.Apply(0, tab.position.Revision, nil); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -77,7 +82,7 @@ func TestTableEqualsTheViewAtEachRevision(t *testing.T) {
 			if err := view.Apply(prev, rev, events); err != nil {
 				t.Fatal(err)
 			}
-			tab = edit.seal()
+			tab = edit.seal(position(edit.revision))
 			if step%10 == 0 && !viewOf(t, tab).Equal(view) {
 				t.Fatalf("seed %d, revision %d: table and view differ", seed, rev)
 			}
@@ -105,7 +110,7 @@ func TestAnEditLeavesTheTableBeforeItAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tab = edit.seal()
+		tab = edit.seal(position(edit.revision))
 		all = append(all, kept{tab, viewOf(t, tab)})
 	}
 	for i, k := range all {
@@ -186,7 +191,7 @@ func TestLookUpsWhileTheTableChanges(t *testing.T) {
 	for i := range tenants {
 		put(t, edit, i, 1)
 	}
-	current.Store(edit.seal())
+	current.Store(edit.seal(position(edit.revision)))
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for g := range 3 {
@@ -200,10 +205,10 @@ func TestLookUpsWhileTheTableChanges(t *testing.T) {
 				default:
 				}
 				tab := current.Load()
-				if tab.revision < last {
+				if tab.position.Revision < last {
 					t.Error("the table went back")
 				}
-				last = tab.revision
+				last = tab.position.Revision
 				i := r.IntN(tenants)
 				u, ok := tab.unit(fmt.Appendf(nil, "tenant-%d", i))
 				if !ok || u.epoch != uint64(i)*1000+uint64(u.revision) || tab.seat(fmt.Appendf(nil, "tenant-%d", i)).info.Name != fsm.NodeName(fmt.Sprintf("n%d", i%20)) {
@@ -219,7 +224,7 @@ func TestLookUpsWhileTheTableChanges(t *testing.T) {
 		for range 1 + r.IntN(30) {
 			put(t, edit, r.IntN(tenants), rev)
 		}
-		current.Store(edit.seal())
+		current.Store(edit.seal(position(edit.revision)))
 	}
 	close(stop)
 	wg.Wait()
