@@ -21,7 +21,7 @@ func (r *request) cursor(ctx context.Context, body []byte) error {
 	if len(r.idempotencyKey) > 0 {
 		return errInteractive()
 	}
-	rec := r.data.unit.Record()
+	rec := r.data.record()
 	req, err := hrana.ParseCursor(bytes.Clone(body)) // the request's buffer may be gone before the cursor is
 	if err != nil {
 		return err

@@ -130,7 +130,7 @@ func (r *request) waitAfter(ctx context.Context) error {
 
 // info is GET /t/<t>/.
 func (r *request) info(p *dataPath) error {
-	rec := r.data.unit.Record()
+	rec := r.data.record()
 	role := "primary"
 	if rec.State == store.Following {
 		role = "replica"

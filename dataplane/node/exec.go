@@ -174,12 +174,14 @@ type access struct {
 	copy  bool // Domicile-Mode: read: a replica will do
 }
 
+func (a *access) record() store.Record { return a.fence.records.of(a.unit) }
+
 // admit asks the fence.
 func (a *access) admit(u use) error {
 	if u == reads && a.copy {
 		u = readsCopy
 	}
-	rec := a.unit.Record()
+	rec := a.record()
 	return a.fence.admit(&rec, u)
 }
 

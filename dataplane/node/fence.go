@@ -14,7 +14,8 @@ import (
 type fence struct {
 	// leased is the flag --lease. A node that wants a lease holds none until it was
 	// granted one.
-	leased bool
+	leased  bool
+	records records
 }
 
 // use is what a request does to its unit.

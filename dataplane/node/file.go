@@ -94,6 +94,7 @@ func (r *request) putFile(ctx context.Context, unit string) error {
 	}
 	// Its time is its own: it may take hours, but may not stand still.
 	rec, err := r.s.store.Install(r.s.base, unit, id, &paced{r.ctx, body}, store.ImageInfo{Size: size, State: store.Active})
+	r.s.fence.records.forget(unit)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func versionOf(a action) hrana.Version {
 
 // pipeline is POST v2/pipeline and v3/pipeline.
 func (r *request) pipeline(ctx context.Context, p *dataPath, body []byte) error {
-	rec := r.data.unit.Record()
+	rec := r.data.record()
 	req, err := hrana.ParsePipeline(versionOf(p.action), body)
 	if err != nil {
 		return err

@@ -47,7 +47,8 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, fence: fence{leased: cfg.Lease}}
+	s := &Server{cfg: cfg, log: cfg.Logger}
+	s.fence.leased = cfg.Lease
 	if err := s.Reload(cfg.Tokens); err != nil {
 		return nil, err
 	}

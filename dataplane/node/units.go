@@ -32,6 +32,7 @@ func (r *request) putUnit(ctx context.Context, unit string) error {
 		return err
 	}
 	rec, err := r.s.store.Create(ctx, unit, uint64(body.ID))
+	r.s.fence.records.forget(unit)
 	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrWrongID) {
 		return r.unitExists(unit)
 	}
@@ -81,7 +82,9 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 		return r.wrongID(unit)
 	}
 	r.s.streams.EndUnit(streamKey(&rec))
-	if err := r.s.store.Delete(ctx, unit, rec.ID); err != nil {
+	err = r.s.store.Delete(ctx, unit, rec.ID)
+	r.s.fence.records.forget(unit)
+	if err != nil {
 		return err
 	}
 	// One that was begun between the two lines above holds nothing any more.
@@ -176,6 +179,7 @@ func (r *request) thaw(ctx context.Context, unit string) error {
 		rec.State, rec.Job, rec.Destination = store.Active, "", ""
 		return nil
 	})
+	r.s.fence.records.forget(unit)
 	if err != nil {
 		return err
 	}
@@ -277,6 +281,7 @@ func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.
 		rec.State, rec.Job, rec.Destination = store.Sent, job, to.Node+" "+to.Addr
 		return nil
 	})
+	s.fence.records.forget(u.Name())
 	if err != nil {
 		// Whether it is recorded is not certain, so it stays frozen; asking again tells.
 		return rec, err
