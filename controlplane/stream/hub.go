@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -37,6 +38,8 @@ type Hub struct {
 	cfg    Config
 	closed chan struct{}
 	work   sync.WaitGroup // encoders
+
+	subscribers atomic.Int64
 
 	mu      sync.Mutex
 	state   *fsm.State // nil until there is a directory
@@ -73,6 +76,9 @@ func New(cfg Config) *Hub {
 	}
 	return &Hub{cfg: cfg, closed: make(chan struct{}), changed: make(chan struct{})}
 }
+
+// Subscribers is the number of streams that are open.
+func (h *Hub) Subscribers() int { return int(h.subscribers.Load()) }
 
 // Close ends every stream and waits for what the Hub started.
 func (h *Hub) Close() {

@@ -65,6 +65,8 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "this server is behind what the subscriber holds; ask another")
 		return
 	}
+	h.subscribers.Add(1)
+	defer h.subscribers.Add(-1)
 	s := &subscription{hub: h, w: w, control: http.NewResponseController(w), ctx: r.Context()}
 	w.Header().Set("Content-Type", "application/vnd.domicile.stream")
 	w.Header().Set("Cache-Control", "no-store")
