@@ -1,0 +1,432 @@
+package fsm_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"domicile/fsm"
+	"domicile/fsm/fsmtest"
+)
+
+// model is the directory as the requirements tell it, with no thought for
+// speed: what is known of nodes and tenants is found by looking at all of them.
+type model struct {
+	cluster  bool
+	fallback *fsm.RegionName
+	nodes    map[fsm.NodeName]*modelNode
+	tenants  map[fsm.TenantName]*modelTenant
+	regions  map[fsm.RegionName]bool
+	members  map[fsm.MemberID]uint32
+	answers  map[string]*modelAnswer
+	now      fsm.Millis
+}
+
+type modelNode struct {
+	region       fsm.RegionName
+	standby      fsm.NodeName
+	weight       uint32
+	bytes, units int
+}
+
+type modelTenant struct {
+	node   fsm.NodeName
+	job    fsm.JobID
+	step   fsm.JobStep // 0 when no job is under way
+	schema bool
+	why    fsm.Code // the create's, being undone
+}
+
+type modelAnswer struct {
+	print string
+	at    fsm.Millis
+	code  fsm.Code
+	job   fsm.JobID
+}
+
+func newModel() *model {
+	return &model{
+		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, regions: map[fsm.RegionName]bool{},
+		members: map[fsm.MemberID]uint32{}, answers: map[string]*modelAnswer{},
+	}
+}
+
+// apply gives the code that e is to be refused with, or "".
+func (m *model) apply(e fsm.Entry) (fsm.Code, bool) {
+	m.now = max(m.now, e.At)
+	if a := m.answers[e.Key]; e.Key != "" && a != nil && m.now-a.at <= fsm.RequestAge {
+		if a.print != e.Fingerprint {
+			return fsm.CodeKeyReused, true
+		}
+		return a.code, true
+	}
+	code := fsm.CodeStale
+	if e.Decided == 0 || e.Decided == e.Term {
+		code = m.run(e)
+	}
+	if e.Key != "" {
+		a := &modelAnswer{print: e.Fingerprint, at: m.now, code: code}
+		if c, ok := e.Cmd.(*fsm.CreateTenant); ok && code == "" {
+			a.job = m.tenants[c.Name].job
+		}
+		m.answers[e.Key] = a
+	}
+	return code, false
+}
+
+func (m *model) run(e fsm.Entry) fsm.Code {
+	switch c := e.Cmd.(type) {
+	case *fsm.Bootstrap:
+		switch {
+		case m.cluster:
+			return fsm.CodeScope
+		case c.Scope.Region == "global" || c.Scope.History == 0 || !goodSettings(c.Settings):
+			return fsm.CodeBadRequest
+		}
+		m.cluster, m.fallback = true, c.Settings.DefaultRegion
+	case *fsm.SetSettings:
+		if !goodSettings(c.Settings) {
+			return fsm.CodeBadRequest
+		}
+		m.fallback = c.Settings.DefaultRegion
+	case *fsm.PutMember:
+		switch {
+		case c.Member.ID == "" || c.Member.Raft == "":
+			return fsm.CodeBadRequest
+		case c.Member.Version < 1:
+			return fsm.CodeServerTooOld
+		}
+		m.members[c.Member.ID] = c.Member.Version
+	case *fsm.DeleteMember:
+		if m.members[c.ID] == 0 {
+			return fsm.CodeMemberUnknown
+		}
+		delete(m.members, c.ID)
+	case *fsm.PutNode:
+		return m.putNode(c)
+	case *fsm.DeleteNode:
+		return m.deleteNode(c.Name)
+	case *fsm.RecordUsage:
+		for _, u := range c.Usage {
+			if n := m.nodes[u.Node]; n != nil {
+				n.bytes, n.units = int(u.Bytes), m.held(u.Node)
+			}
+		}
+	case *fsm.CreateTenant:
+		return m.create(c, e.Revision)
+	case *fsm.DeleteTenant:
+		return m.deleteTenant(c.Name, e.Revision)
+	case *fsm.AdvanceJob:
+		return m.advance(c)
+	case *fsm.NoteJob:
+		if _, t := m.byJob(c.ID); t == nil {
+			return fsm.CodeStale
+		}
+	case *fsm.SetPin:
+		return m.pin(c.Tenant)
+	case *fsm.PutRegion:
+		if c.Region.Name == "" || c.Region.Name == "global" || c.Region.Routers[0] == "r3" {
+			return fsm.CodeBadRequest
+		}
+		m.regions[c.Region.Name] = true
+	case *fsm.DeleteRegion:
+		if !m.regions[c.Name] {
+			return fsm.CodeRegionUnknown
+		}
+		delete(m.regions, c.Name)
+	}
+	return ""
+}
+
+func goodSettings(s fsm.Settings) bool {
+	return s.AutoFailover >= 0 && s.ReplicationToken != "not one"
+}
+
+func (m *model) held(n fsm.NodeName) (units int) {
+	for _, t := range m.tenants {
+		if t.node == n {
+			units++
+		}
+	}
+	return units
+}
+
+func (m *model) standbyOf(n fsm.NodeName) bool {
+	for _, o := range m.nodes {
+		if o.standby == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *model) putNode(c *fsm.PutNode) fsm.Code {
+	if c.Standby != nil && *c.Standby == c.Name ||
+		c.Addr != nil && slices.Contains([]string{"", "nowhere", "http://x:1/path", "a b:1"}, *c.Addr) {
+		return fsm.CodeBadRequest
+	}
+	n, next := m.nodes[c.Name], modelNode{weight: 1}
+	if n == nil && (c.Addr == nil || c.Token == nil) {
+		return fsm.CodeBadRequest
+	}
+	if n != nil {
+		next = *n
+	}
+	if c.Region != nil {
+		next.region = *c.Region
+	}
+	if c.Weight != nil {
+		next.weight = *c.Weight
+	}
+	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name)) {
+		return fsm.CodeNodeInUse
+	}
+	if c.Standby != nil && *c.Standby != next.standby {
+		if s := *c.Standby; s != "" {
+			switch o := m.nodes[s]; {
+			case o == nil:
+				return fsm.CodeStandbyUnknown
+			case o.region != next.region:
+				return fsm.CodeRegionMismatch
+			case m.standbyOf(c.Name) || m.standbyOf(s) || o.standby != "" || m.held(s) > 0:
+				return fsm.CodePairConflict
+			}
+		}
+		next.standby = *c.Standby
+	}
+	m.nodes[c.Name] = &next
+	return ""
+}
+
+func (m *model) deleteNode(name fsm.NodeName) fsm.Code {
+	switch {
+	case m.nodes[name] == nil:
+		return fsm.CodeNodeUnknown
+	case m.held(name) > 0:
+		return fsm.CodeNodeInUse
+	}
+	delete(m.nodes, name)
+	for _, o := range m.nodes {
+		if o.standby == name {
+			o.standby = ""
+		}
+	}
+	return ""
+}
+
+func (m *model) create(c *fsm.CreateTenant, at fsm.Revision) fsm.Code {
+	if !fsm.ValidName(string(c.Name)) || c.Buckets > 0 || c.Hash > 0 {
+		return fsm.CodeBadRequest
+	}
+	if t := m.tenants[c.Name]; t != nil {
+		if t.step == fsm.StepUndo || t.step == fsm.StepRemove {
+			return fsm.CodeBusy
+		}
+		return fsm.CodeTenantExists
+	}
+	node, code := m.place(c)
+	if code != "" {
+		return code
+	}
+	m.tenants[c.Name] = &modelTenant{node: node, job: fsm.JobID(at), step: fsm.StepMake, schema: c.Schema != ""}
+	return ""
+}
+
+func (m *model) place(c *fsm.CreateTenant) (fsm.NodeName, fsm.Code) {
+	region := c.Region
+	if region != nil {
+		known := m.regions[*region]
+		for _, n := range m.nodes {
+			known = known || n.region == *region
+		}
+		if !known {
+			return "", fsm.CodeRegionUnknown
+		}
+	}
+	if c.Node != nil {
+		switch n := m.nodes[*c.Node]; {
+		case n == nil:
+			return "", fsm.CodeNodeUnknown
+		case region != nil && n.region != *region:
+			return "", fsm.CodeRegionMismatch
+		case m.standbyOf(*c.Node):
+			return "", fsm.CodeNodeIsStandby
+		case m.regions[n.region]:
+			return "", fsm.CodeRegionElsewhere
+		}
+		return *c.Node, ""
+	}
+	if region == nil {
+		region = m.fallback
+	}
+	if region != nil && m.regions[*region] {
+		return "", fsm.CodeRegionElsewhere
+	}
+	type candidate struct {
+		bytes, units int
+		name         fsm.NodeName
+	}
+	var all []candidate
+	for name, n := range m.nodes {
+		if m.standbyOf(name) || n.weight == 0 || slices.Contains(c.Silent, name) ||
+			region != nil && n.region != *region || m.regions[n.region] {
+			continue
+		}
+		units := m.held(name)
+		all = append(all, candidate{n.bytes + max(0, units-n.units)*65536, units, name})
+	}
+	if len(all) == 0 {
+		return "", fsm.CodeNoNode
+	}
+	return slices.MinFunc(all, func(a, b candidate) int {
+		return slices.Compare([]string{fmt.Sprintf("%020d%020d", a.bytes, a.units), string(a.name)},
+			[]string{fmt.Sprintf("%020d%020d", b.bytes, b.units), string(b.name)})
+	}).name, ""
+}
+
+func (m *model) deleteTenant(name fsm.TenantName, at fsm.Revision) fsm.Code {
+	t := m.tenants[name]
+	switch {
+	case t == nil && !fsm.ValidName(string(name)):
+		return fsm.CodeBadRequest
+	case t == nil:
+		return fsm.CodeTenantUnknown
+	case t.step == 0:
+		t.job, t.step = fsm.JobID(at), fsm.StepRemove
+	case t.step == fsm.StepMake || t.step == fsm.StepSchema:
+		t.step, t.why = fsm.StepUndo, fsm.CodeDeleted
+	}
+	return ""
+}
+
+func (m *model) byJob(id fsm.JobID) (fsm.TenantName, *modelTenant) {
+	for name, t := range m.tenants {
+		if t.step != 0 && t.job == id {
+			return name, t
+		}
+	}
+	return "", nil
+}
+
+func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
+	name, t := m.byJob(c.ID)
+	if t == nil || t.step != c.From {
+		return fsm.CodeStale
+	}
+	creating := t.step == fsm.StepMake || t.step == fsm.StepSchema
+	switch {
+	case creating && c.To == fsm.StepUndo && c.Refusal != nil && c.Refusal.Code != "":
+		t.step, t.why = fsm.StepUndo, c.Refusal.Code
+		return ""
+	case c.Refusal != nil:
+		return fsm.CodeBadRequest
+	case t.step == fsm.StepMake && t.schema && c.To == fsm.StepSchema:
+		t.step = fsm.StepSchema
+		return ""
+	case c.To != fsm.StepDone || t.step == fsm.StepMake && t.schema:
+		return fsm.CodeBadRequest
+	}
+	for _, a := range m.answers {
+		if a.job == t.job {
+			a.code = t.why
+		}
+	}
+	if t.step = 0; !creating {
+		delete(m.tenants, name)
+	}
+	return ""
+}
+
+func (m *model) pin(name fsm.TenantName) fsm.Code {
+	switch t := m.tenants[name]; {
+	case t == nil && !fsm.ValidName(string(name)):
+		return fsm.CodeBadRequest
+	case t == nil:
+		return fsm.CodeTenantUnknown
+	case t.step == fsm.StepUndo || t.step == fsm.StepRemove:
+		return fsm.CodeBusy
+	}
+	return ""
+}
+
+// compare tells where s and the model differ.
+func (m *model) compare(s *fsm.State) error {
+	if s.CountTenants() != len(m.tenants) {
+		return fmt.Errorf("%d tenants, the model has %d", s.CountTenants(), len(m.tenants))
+	}
+	for name, t := range m.tenants {
+		p, ok := s.Placed(fsm.UnitName(name))
+		if !ok || p.Node != t.node || (t.step == 0) != (p.State == fsm.UnitActive) {
+			return fmt.Errorf("tenant %s: %+v, the model has %+v", name, p, *t)
+		}
+		if j, ok := s.Job(p.Job); t.step != 0 && (!ok || j.ID != t.job || j.Step != t.step) {
+			return fmt.Errorf("tenant %s: job %+v, the model has %+v", name, j, *t)
+		}
+	}
+	for name, n := range m.nodes {
+		r, ok := s.Node(name)
+		if !ok || r.Region != n.region || r.Standby != n.standby || r.Weight != n.weight {
+			return fmt.Errorf("node %s: %+v, the model has %+v", name, r, *n)
+		}
+	}
+	return nil
+}
+
+// Every answer and every placement of a long random log is what the plain
+// reading of the requirements says, every invariant holds after every entry,
+// and a view that follows the events equals the projection.
+func TestRandomLogsAgainstTheModel(t *testing.T) {
+	codes := make(map[fsm.Code]int)
+	for seed := range uint64(60) {
+		l, s, m, v := fsmtest.NewLog(seed), fsm.New(), newModel(), fsm.NewView()
+		for i := range 400 {
+			e := l.Next(s)
+			before := s.Revision()
+			want, replayed := m.apply(e)
+			r, events := s.Apply(e)
+			got := fsm.Code("")
+			if r.Refusal != nil {
+				got = r.Refusal.Code
+			}
+			codes[got]++
+			where := fmt.Sprintf("log %d, entry %d, %T %+v", seed, i, e.Cmd, e.Cmd)
+			if got != want || r.Replayed && !replayed || got != "" && len(events) > 0 {
+				t.Fatalf("%s: refused with %q, the model says %q; replayed %v and %v", where, got, want, r.Replayed, replayed)
+			}
+			if err := m.compare(s); err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			if err := fsm.Check(s); err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			if err := v.Apply(before, s.Revision(), events); err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			if !v.Equal(projection(t, s)) {
+				t.Fatalf("%s: the view differs from the projection", where)
+			}
+		}
+	}
+	for _, code := range []fsm.Code{
+		"", fsm.CodeBadRequest, fsm.CodeNodeUnknown, fsm.CodeTenantUnknown, fsm.CodeRegionUnknown, fsm.CodeStandbyUnknown,
+		fsm.CodeMemberUnknown, fsm.CodeTenantExists, fsm.CodeNodeInUse, fsm.CodeRegionMismatch, fsm.CodeNodeIsStandby,
+		fsm.CodePairConflict, fsm.CodeNoNode, fsm.CodeBusy, fsm.CodeStale, fsm.CodeKeyReused, fsm.CodeScope,
+		fsm.CodeNodeRefused, fsm.CodeDeleted, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
+	} {
+		if codes[code] == 0 {
+			t.Errorf("no entry was answered with %q: the logs are too tame", code)
+		}
+	}
+}
+
+func projection(t *testing.T, s *fsm.State) *fsm.View {
+	t.Helper()
+	v := fsm.NewView()
+	if err := v.Load(slices.Collect(fsm.Project(s))); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Apply(0, s.Revision(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
