@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -126,6 +128,29 @@ func awaitPort(ctx context.Context, addr string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("nothing listens on %s: %w", addr, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitRoute waits until a proxy forwards to the backend.
+func awaitRoute(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := http.Get("http://" + addr + "/t/" + tenantName(0) + "/")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New(resp.Status)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the proxy does not forward: %w", err)
 		case <-tick.C:
 		}
 	}

@@ -37,6 +37,9 @@ func Main(m *testing.M) {
 	}())
 }
 
+// Binary gives the path of the program that Main built.
+func Binary() string { return binary }
+
 // Process is one of the deployment's processes, kept over its restarts.
 type Process struct {
 	Name string

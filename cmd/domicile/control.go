@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"domicile/controlplane"
+	"domicile/fsm"
+	"domicile/internal/listen"
+	"domicile/internal/tlsconf"
+)
+
+type controlCmd struct {
+	ID            string   `required:"" help:"Name of this server in its group, for good: [a-z0-9_-], 1 to 64 characters."`
+	Data          string   `required:"" placeholder:"DIR" help:"Folder for the log and snapshots; this server's alone."`
+	Listen        string   `default:"127.0.0.1:8070" help:"Address of the admin API."`
+	Advertise     string   `placeholder:"URL" help:"Base URL by which the group's other servers reach the admin API. Default: the listener's address."`
+	RaftListen    string   `default:"127.0.0.1:8071" help:"Address for the group's other servers."`
+	RaftAdvertise string   `placeholder:"HOST:PORT" help:"How the others reach --raft-listen; stable over restarts. Default: --raft-listen."`
+	Bootstrap     bool     `help:"Be the first server of a new group. Ignored once the data folder holds one."`
+	Join          []string `sep:"," placeholder:"URL" help:"Join an existing group through any of its servers; asked again until it succeeds. Ignored once the data folder holds a group."`
+	Region        string   `help:"Region whose directory this is; none: the directory of all regions."`
+
+	Token                string `help:"Token that the admin API asks for, and that this server shows to the others."`
+	TokenFile            string `placeholder:"FILE" help:"File that holds the token."`
+	SharedSecret         string `help:"Secret of the marks between proxies. Default: the token."`
+	SharedSecretFile     string `placeholder:"FILE" help:"File that holds the shared secret."`
+	ReplicationToken     string `help:"Secret of nodes among each other; seeds a new directory."`
+	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
+
+	Replicas      uint32        `default:"1" help:"Copies of each tenant beside its primary; seeds a new directory."`
+	AutoFailover  time.Duration `default:"3s" help:"Length of nodes' leases, 0: none; seeds a new directory."`
+	DefaultRegion *string       `help:"Region of tenants that name none; seeds a new directory."`
+	RepairAfter   time.Duration `default:"10s" help:"Grace before a missing or badly placed copy is repaired; seeds a new directory."`
+	RemoveAfter   time.Duration `default:"10s" help:"Grace before a copy that was given up is removed; seeds a new directory."`
+
+	tlsFlags
+	logFlags
+}
+
+// Run serves until ctx ends.
+func (c *controlCmd) Run(ctx context.Context, e *env) error {
+	if c.Bootstrap && len(c.Join) > 0 {
+		return usagef("--bootstrap makes a new group and --join enters an existing one; give one of them")
+	}
+	token, err := secret("token", c.Token, c.TokenFile)
+	if err != nil {
+		return err
+	}
+	replication, err := secret("replication-token", c.ReplicationToken, c.ReplicationTokenFile)
+	if err != nil {
+		return err
+	}
+	l, files, err := c.listener(c.Listen, token != "", true)
+	if err != nil {
+		return err
+	}
+	raft, dial, err := c.raft(files, token != "")
+	if err != nil {
+		l.Close()
+		return err
+	}
+	cfg := controlplane.Config{
+		ID: fsm.MemberID(c.ID), DataDir: c.Data,
+		Listener: l, API: c.api(l, files),
+		RaftListener: raft, RaftDial: dial, RaftAdvertise: c.RaftAdvertise,
+		Bootstrap: c.Bootstrap, Join: c.Join, Region: fsm.RegionName(c.Region),
+		Settings: c.settings(replication), Token: token, Audit: c.Audit,
+		Build: version, Logger: c.logger(e, "control"),
+	}
+	if files != nil {
+		cfg.DialTLS = files.DialContext
+	}
+	s, err := controlplane.New(cfg)
+	if err != nil {
+		return err
+	}
+	if c.AutoFailover > 0 || c.Replicas > 0 {
+		cfg.Logger.Warn("this version keeps no copies and leases no nodes: --replicas and --auto-failover are recorded and have no effect yet")
+	}
+	go e.onHangup(ctx, func() { reloadTLS(cfg.Logger, files) })
+	return s.Run(ctx)
+}
+
+// raft opens the port for the group's other servers: mutual TLS where there is
+// a CA, and otherwise open to loopback alone, as whoever reaches it can vote.
+func (c *controlCmd) raft(files *tlsconf.Files, _ bool) (net.Listener, func(context.Context, string) (net.Conn, error), error) {
+	cfg := listen.Config{Addr: c.RaftListen, Insecure: c.Insecure}
+	var dial func(context.Context, string) (net.Conn, error)
+	if files != nil && files.HasCertificate() && files.HasCA() {
+		var err error
+		if cfg.TLS, err = files.ForParts(); err != nil {
+			return nil, nil, err
+		}
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return files.DialContext(ctx, "tcp", addr) }
+	}
+	l, err := listen.Open(cfg)
+	return l, dial, err
+}
+
+func (c *controlCmd) api(l net.Listener, files *tlsconf.Files) string {
+	if c.Advertise != "" {
+		return strings.TrimRight(c.Advertise, "/")
+	}
+	return baseURL(l, files)
+}
+
+func baseURL(l net.Listener, files *tlsconf.Files) string {
+	scheme := "http://"
+	if files != nil && files.HasCertificate() {
+		scheme = "https://"
+	}
+	return scheme + l.Addr().String()
+}
+
+func (c *controlCmd) settings(replication string) fsm.Settings {
+	s := fsm.Settings{
+		Replicas:         c.Replicas,
+		AutoFailover:     fsm.Millis(c.AutoFailover.Milliseconds()),
+		RepairAfter:      fsm.Millis(c.RepairAfter.Milliseconds()),
+		RemoveAfter:      fsm.Millis(c.RemoveAfter.Milliseconds()),
+		ReplicationToken: replication,
+	}
+	if c.DefaultRegion != nil {
+		r := fsm.RegionName(*c.DefaultRegion)
+		s.DefaultRegion = &r
+	}
+	return s
+}
+
+// reloadTLS reads the certificates again; on an error the old ones stay.
+func reloadTLS(log interface{ Error(string, ...any) }, files *tlsconf.Files) {
+	if files == nil {
+		return
+	}
+	if err := files.Reload(); err != nil {
+		log.Error("certificates were not reloaded; the ones in use stay", "err", err)
+	}
+}
+
+// readFile gives a file's content, or nil for "".
+func readFile(name string) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"domicile/dataplane/node"
+	"domicile/dataplane/node/store"
+)
+
+type nodeCmd struct {
+	Listen string `default:"127.0.0.1:8081" help:"Address for proxies and the control plane."`
+	Data   string `required:"" placeholder:"DIR" help:"Folder for the tenants' databases; this node's alone."`
+
+	AdminToken           string `help:"Token of the admin protocol (/_admin/); without one it is off."`
+	AdminTokenFile       string `placeholder:"FILE" help:"File that holds the admin token."`
+	HTTPToken            string `name:"http-token" help:"Token that data requests must carry; without one, and without --jwt-key, they are open."`
+	HTTPTokenFile        string `name:"http-token-file" placeholder:"FILE" help:"File that holds the token of data requests."`
+	JWTKey               string `name:"jwt-key" placeholder:"FILE" help:"Data requests may carry a JWT whose claim tenant names their tenant, or a list of tenants. FILE holds a secret (HS256) or a PEM public key (RS256, ES256, EdDSA)."`
+	ReplicationToken     string `help:"Secret of nodes among each other; sessions signed with it are taken by any node that has it."`
+	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
+
+	Lease     bool          `help:"Write only under a lease of the control plane."`
+	Ack       string        `enum:"primary,replica" default:"replica" help:"When a write is answered: once it is on this node's disk, or on its replicas' too where there are any."`
+	Sync      string        `enum:"full,normal" default:"full" help:"full: a write is answered once it is on disk. normal: a power loss may lose the last ones."`
+	IdleClose time.Duration `default:"5m" help:"Close a database that was not used for so long."`
+	MaxOpen   int           `help:"Databases open at once. Default: by the limit of file descriptors."`
+
+	TransactionTimeout time.Duration `default:"5s" help:"Roll a transaction back that is open over several requests and idle for so long."`
+	StreamTimeout      time.Duration `default:"5m" help:"Forget an idle session without a transaction after so long."`
+
+	tlsFlags
+	logFlags
+}
+
+// Run serves until ctx ends.
+func (c *nodeCmd) Run(ctx context.Context, e *env) error {
+	tokens, err := c.tokens()
+	if err != nil {
+		return err
+	}
+	replication, err := secret("replication-token", c.ReplicationToken, c.ReplicationTokenFile)
+	if err != nil {
+		return err
+	}
+	audit, err := c.auditFile()
+	if err != nil {
+		return err
+	}
+	if audit != nil {
+		defer audit.Close()
+	}
+	l, files, err := c.listener(c.Listen, tokens.HTTP != "" || tokens.JWTKey != nil, true)
+	if err != nil {
+		return err
+	}
+	log := c.logger(e, "node")
+	cfg := node.Config{
+		Listener: l, Logger: log,
+		Store:  store.Config{Dir: c.Data, IdleClose: c.IdleClose, MaxOpen: c.MaxOpen, Sync: storeSync(c.Sync)},
+		Tokens: tokens, ReplicationToken: replication, Lease: c.Lease,
+		TransactionTimeout: c.TransactionTimeout, StreamTimeout: c.StreamTimeout,
+		Version: version,
+	}
+	if audit != nil {
+		cfg.Audit = audit
+	}
+	s, err := node.New(cfg)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	go e.onHangup(ctx, func() {
+		reloadTLS(log, files)
+		tokens, err := c.tokens()
+		if err == nil {
+			err = s.Reload(tokens)
+		}
+		if err != nil {
+			log.Error("tokens were not reloaded; the ones in use stay", "err", err)
+		}
+	})
+	return s.Run(ctx)
+}
+
+func (c *nodeCmd) tokens() (t node.Tokens, err error) {
+	if t.Admin, err = secret("admin-token", c.AdminToken, c.AdminTokenFile); err != nil {
+		return t, err
+	}
+	if t.HTTP, err = secret("http-token", c.HTTPToken, c.HTTPTokenFile); err != nil {
+		return t, err
+	}
+	if t.JWTKey, err = readFile(c.JWTKey); err != nil {
+		return t, fmt.Errorf("read the key of --jwt-key: %w", err)
+	}
+	return t, nil
+}
+
+func storeSync(name string) store.Sync {
+	if name == "normal" {
+		return store.SyncNormal
+	}
+	return store.SyncFull
+}
