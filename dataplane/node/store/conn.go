@@ -72,9 +72,8 @@ func (c *Conn) setUp(writer bool) error {
 			return err
 		}
 	}
-	// The node makes commits durable itself; NORMAL still syncs around checkpoints.
-	pragmas := "PRAGMA synchronous=NORMAL; PRAGMA query_only=1"
-	if writer {
+	pragmas := "PRAGMA query_only=1"
+	if writer { // the node makes commits durable itself; NORMAL still syncs around checkpoints
 		pragmas = "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=16777216"
 	}
 	if err := r.exec(pragmas); err != nil {

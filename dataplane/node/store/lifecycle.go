@@ -59,7 +59,6 @@ func (s *Store) Create(ctx context.Context, name string, id uint64) (Record, err
 		}
 		return Record{}, err
 	}
-	s.sizes.set(name, int64(len(s.empty)))
 	return rec.Record, nil
 }
 
@@ -83,8 +82,12 @@ func (s *Store) createFile(name string) error {
 	if err == nil {
 		err = removeFiles(path)
 	}
+	var file []byte
 	if err == nil {
-		err = writeFileDurably(path, s.empty)
+		file, err = s.empty.get(s.tmpDir())
+	}
+	if err == nil {
+		err = writeFileDurably(path, file)
 	}
 	if err != nil {
 		return &UnitError{Unit: name, Op: "create", Err: diskError(err), Hint: "check the node's disk"}
@@ -199,7 +202,8 @@ func (s *Store) intents(f func(*stored) error) error {
 	})
 }
 
-// finishIntents does at start what a crash has left.
+// finishIntents does at start what a crash has left. A unit for which that
+// fails stays out of sight; it is tried again when it is asked for.
 func (s *Store) finishIntents() error {
 	var todo []*stored
 	if err := s.intents(func(r *stored) error { todo = append(todo, r); return nil }); err != nil {
@@ -208,7 +212,7 @@ func (s *Store) finishIntents() error {
 	for _, r := range todo {
 		s.log.Info("finishing what was interrupted", "unit", r.Name, "intent", string(r.Intent))
 		if err := s.finish(r); err != nil {
-			return err
+			s.log.Error("what was interrupted cannot be finished", "unit", r.Name, "err", err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // units.bolt: bucket "units" has a JSON record by unit name, bucket "node" the
@@ -45,11 +46,19 @@ func (r *stored) visible() bool { return r.Intent == "" }
 
 func openRegistry(dir string, wait time.Duration) (*bolt.DB, error) {
 	db, err := bolt.Open(filepath.Join(dir, "units.bolt"), 0o600, &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
-	if errors.Is(err, bolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: another process has %s open; stop it, or use another --data", ErrLocked, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", filepath.Join(dir, "units.bolt"), err)
+	}
+	made := false
+	err = db.View(func(tx *bolt.Tx) error {
+		made = tx.Bucket(unitsBucket) != nil && tx.Bucket(nodeBucket) != nil
+		return nil
+	})
+	if made { // nothing is written: a node must start on a full disk too
+		return db, err
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
 		_, err1 := tx.CreateBucketIfNotExists(unitsBucket)

@@ -327,7 +327,7 @@ func (s *Store) OpenUnits() []string {
 // janitor closes idle units, and lets units that pause give memory back.
 func (s *Store) janitor(ctx context.Context) {
 	defer close(s.done)
-	tick := time.NewTicker(min(s.cfg.IdleClose/4, 5*time.Second))
+	tick := time.NewTicker(max(time.Millisecond, min(s.cfg.IdleClose/4, 5*time.Second)))
 	defer tick.Stop()
 	for {
 		select {

@@ -188,7 +188,7 @@ func TestSizes(t *testing.T) {
 	for name, n := range s.Sizes() {
 		got[name] = n
 	}
-	if len(got) != 5 || got[names[0]] != int64(len(s.empty)) || got[names[2]] < 200000 || got[names[2]] != u.Bytes() {
+	if len(got) != 5 || got[names[0]] != 4096 || got[names[2]] < 200000 || got[names[2]] != u.Bytes() {
 		t.Fatal(got)
 	}
 	if n, err := s.Bytes("nobody"); n != 0 || err != nil {

@@ -422,6 +422,3 @@ var freeFn = func() uintptr {
 	f := libc.Xfree
 	return *(*uintptr)(unsafe.Pointer(&f))
 }()
-
-// libVersion is SQLite's version, for example "3.54.1".
-const libVersion = lib.SQLITE_VERSION

@@ -27,7 +27,7 @@ type Store struct {
 	holder atomic.Pointer[Holder]
 	stats  counters
 	chunks sync.Pool // *[]byte of walChunk bytes
-	empty  []byte    // an empty database file in WAL mode
+	empty  emptyFile
 	slots  slots
 	sizes  sizes
 
@@ -57,7 +57,7 @@ func Open(cfg Config) (*Store, error) {
 	if s.db, err = openRegistry(cfg.Dir, time.Second); err != nil {
 		return nil, err
 	}
-	for _, f := range []func() error{s.loadHolder, s.emptyTmp, s.makeEmpty, s.finishIntents} {
+	for _, f := range []func() error{s.loadHolder, s.emptyTmp, s.finishIntents} {
 		if err := f(); err != nil {
 			s.db.Close()
 			return nil, fmt.Errorf("open %s: %w", cfg.Dir, err)
@@ -165,24 +165,43 @@ func (s *Store) emptyTmp() error {
 	return err
 }
 
-// makeEmpty lets SQLite make an empty database once, to be copied for each new
-// unit: switching a database to WAL mode costs several syncs.
-func (s *Store) makeEmpty() error {
-	path := filepath.Join(s.tmpDir(), "empty.db")
+// emptyFile is an empty database in WAL mode, to be copied for each new unit:
+// switching a database to that mode costs several syncs. SQLite makes it when
+// the first unit is made.
+type emptyFile struct {
+	mu   sync.Mutex
+	file []byte
+}
+
+func (e *emptyFile) get(tmp string) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.file != nil {
+		return e.file, nil
+	}
+	path := filepath.Join(tmp, "empty.db")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	r, err := openRaw(path, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// user_version 1 and back makes SQLite write the first page.
+	// Setting user_version makes SQLite write the first page.
 	err = r.exec("PRAGMA journal_mode=WAL; PRAGMA user_version=1; PRAGMA user_version=0")
 	r.close()
+	var file []byte
 	if err == nil {
-		s.empty, err = os.ReadFile(path)
+		file, err = os.ReadFile(path)
 	}
 	if err == nil {
-		_, err = parseDBHeader(s.empty)
+		_, err = parseDBHeader(file)
 	}
-	return errors.Join(err, os.Remove(path))
+	if err = errors.Join(err, os.Remove(path)); err != nil {
+		return nil, err
+	}
+	e.file = file
+	return file, nil
 }
 
 // Close ends subscriptions and transactions, empties every WAL into its

@@ -18,7 +18,8 @@ var tortureUnits = []string{"a", "b", "c"}
 // tortureConfig makes checkpoints, restarts of the WAL and closing of units
 // happen all the time.
 func tortureConfig(dir string) Config {
-	return Config{Dir: dir, MaxOpen: 2, CheckpointBytes: 40 << 10}
+	maxOpen, _ := strconv.Atoi(os.Getenv("STORE_TORTURE_OPEN"))
+	return Config{Dir: dir, MaxOpen: max(2, maxOpen), CheckpointBytes: 40 << 10}
 }
 
 // tortureChild writes until it is killed, and says what was acknowledged.
@@ -78,12 +79,18 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		release()
 	}
 	s.Close()
-	rounds := 12
+	rounds := 8
 	if testing.Short() {
-		rounds = 3
+		rounds = 2
 	}
-	for range rounds {
-		acked := tortureRound(t, dir, 50+rand.IntN(400))
+	for round := range rounds {
+		// By turns: units are closed and opened all the time, or stay open.
+		maxOpen, acks := 2, 100+rand.IntN(100)
+		if round%2 == 1 {
+			maxOpen, acks = 8, 500+rand.IntN(1000)
+		}
+		t.Setenv("STORE_TORTURE_OPEN", fmt.Sprint(maxOpen))
+		acked := tortureRound(t, dir, acks)
 		s := open(t, tortureConfig(dir))
 		for _, name := range tortureUnits {
 			tortureCheck(t, s, name, acked[name])
