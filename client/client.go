@@ -26,7 +26,7 @@ type Config struct {
 	Servers []string
 	Token   string // bearer token, or ""
 	// RetryFor bounds how long one call asks again. Default 15 s; negative:
-	// each call asks once.
+	// each server is asked once.
 	RetryFor time.Duration
 	// Transport for the requests; default http.DefaultTransport's settings
 	// without proxies from the environment.
@@ -153,7 +153,7 @@ func (c *Client) do(ctx context.Context, q request, into any) (answer, error) {
 			return a, decode(a, into)
 		}
 		wait, again := retry(q, err, tries, len(c.servers))
-		if !again || time.Now().Add(wait).After(until) {
+		if !again || wait > 0 && time.Now().Add(wait).After(until) {
 			return answer{}, err
 		}
 		var said *Error

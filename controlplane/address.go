@@ -23,7 +23,7 @@ func nodeAddress(s string) (string, error) {
 		scheme += "://"
 	}
 	host, port, err := net.SplitHostPort(rest)
-	if err != nil || !hostOK(host) {
+	if err != nil || !hostOK(host) || net.JoinHostPort(host, port) != rest {
 		return "", fmt.Errorf("%q: %w", s, errAddress)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port != strconv.FormatUint(n, 10) {

@@ -130,6 +130,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	from := s.events.end()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")

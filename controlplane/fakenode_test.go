@@ -180,3 +180,13 @@ func (n *fakeNode) changes() int {
 	defer n.mu.Unlock()
 	return n.calls
 }
+
+// hold is a fault that tells of a call, and lets it go on when told to.
+func hold(begun chan<- struct{}, goOn <-chan struct{}) func(http.ResponseWriter, *http.Request) bool {
+	var once sync.Once
+	return func(http.ResponseWriter, *http.Request) bool {
+		once.Do(func() { close(begun) })
+		<-goOn
+		return false
+	}
+}

@@ -38,7 +38,6 @@ type point struct {
 	// what is being done
 	schema string
 	remove bool
-	refuse bool // the node refuses the unit
 	// gone: the outcome must be that the tenant is not there
 	gone bool
 }

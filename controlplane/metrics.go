@@ -36,6 +36,8 @@ func (s *Server) register() error {
 	build.WithLabelValues(s.config.Build, runtime.Version()).Set(1)
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_streams",
+			Help: "Streams of the directory and of events that are being served."}, func() float64 { return float64(s.streams.Load()) }),
 		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, &directoryCollector{state: s.group.State},
 	} {
 		if err := s.config.Registry.Register(c); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -44,6 +45,7 @@ type Server struct {
 	audit   *audit.Log
 	handler *httpserve.Handler
 	meters  meters
+	streams atomic.Int64 // streams that are being served
 	close   func() error
 	// over ends when the group does: nothing that waits for it need wait longer.
 	over   context.Context
@@ -210,6 +212,8 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if !s.group.HasDirectory() {
 		return errNoDirectory()
 	}
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	s.stream.ServeHTTP(w, r)
 	return nil
 }

@@ -21,6 +21,9 @@ const membershipTimeout = 20 * time.Second
 // for the health of the group.
 const leaderSays = time.Second
 
+// leaderLook is how often a server that has handed leadership over looks.
+const leaderLook = 2 * time.Millisecond
+
 // getGroup tells of the group as this server sees it; the health of the others
 // is the leader's to know, and asked of it. It answers without a directory or a
 // leader: it is what an operator looks at then.
@@ -178,8 +181,27 @@ func (s *Server) transfer(w http.ResponseWriter, c *change) error {
 	if err := s.group.Transfer(ctx, to.ID); err != nil {
 		return s.groupError(err)
 	}
-	httpserve.WriteJSON(w, http.StatusOK, proto.Led{Leader: s.group.Leader().ID})
+	httpserve.WriteJSON(w, http.StatusOK, proto.Led{Leader: s.nextLeader(ctx)})
 	return nil
+}
+
+// nextLeader waits until this server, which has just handed leadership over,
+// hears who leads.
+func (s *Server) nextLeader(ctx context.Context) fsm.MemberID {
+	ctx, cancel := context.WithTimeout(ctx, leaderSays)
+	defer cancel()
+	tick := time.NewTicker(leaderLook)
+	defer tick.Stop()
+	for {
+		if leader := s.group.Leader(); leader.Known {
+			return leader.ID
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "" // handed over, and nobody leads yet
+		}
+	}
 }
 
 // putMember records a server of the group: each has the leader do so when it
