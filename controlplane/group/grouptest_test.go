@@ -72,7 +72,13 @@ func newCluster3(t testing.TB) *cluster { return startCluster(t, 3, nil) }
 // startCluster starts n servers; adjust may change each one's Config first.
 func startCluster(t testing.TB, n int, adjust func(*member)) *cluster {
 	t.Helper()
+	if p, ok := t.(*testing.T); ok {
+		p.Parallel() // most of the time is waiting for elections
+	}
 	c := &cluster{t: t, links: make(map[[2]string]*netfault.Link)}
+	if n == 1 { // nothing can go wrong between servers
+		c.timing.Heartbeat, c.timing.Election = 40*time.Millisecond, 40*time.Millisecond
+	}
 	t.Cleanup(c.close)
 	for i := range n {
 		m := c.newMember(fmt.Sprintf("s%d", i+1))
@@ -451,4 +457,41 @@ func (c *cluster) proposeAs(key string, cmd fsm.Command) *fsm.Result {
 	}
 	c.t.Errorf("not proposed within %v: %T", patience, cmd)
 	return nil
+}
+
+// joinAsReader joins as a non-voter for good.
+func (c *cluster) joinAsReader(ctx context.Context, req JoinRequest) (JoinAnswer, error) {
+	for _, m := range c.all() {
+		if g := m.group(); g != nil && g.leads() {
+			return g.AddServer(ctx, AddRequest{JoinRequest: req, NonVoter: true})
+		}
+	}
+	return JoinAnswer{}, ErrNoLeader
+}
+
+// failingStable is a stable store on a disk that can fail.
+type failingStable struct {
+	raft.InmemStore
+	mu  sync.Mutex
+	err error
+	n   int
+}
+
+func (f *failingStable) SetUint64([]byte, uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	return f.err
+}
+
+func (f *failingStable) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failingStable) tries() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
 }

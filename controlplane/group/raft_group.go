@@ -51,7 +51,7 @@ type hooks struct {
 
 // Open opens the data folder and starts Raft on it. Run must follow, and Close
 // in any case. It fails with a FolderError where the folder is damaged or not
-// this server's, and changes nothing in it then.
+// this server's, and changes nothing that is kept in it then.
 func Open(cfg Config) (*Group, error) { return open(cfg, hooks{}) }
 
 func open(cfg Config, h hooks) (*Group, error) {

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,9 @@ func (g *Group) explain(err error) error {
 		errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ErrUnknownOutcome
+	}
+	if disk := g.disk.logs.failure.Load(); disk != nil && strings.Contains(err.Error(), (*disk).Error()) {
+		err = *disk
 	}
 	return &StorageError{Err: err}
 }

@@ -140,7 +140,8 @@ func (s *voteStore) vote() ([]byte, error) {
 type logStore struct {
 	raft.LogStore
 	closing atomic.Bool
-	fsync   func(time.Duration) // told of each append's duration
+	fsync   func(time.Duration)   // told of each append's duration
+	failure atomic.Pointer[error] // of the newest append that failed: the library keeps its text alone
 }
 
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
@@ -151,6 +152,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	}
 	begin := time.Now()
 	if err := s.LogStore.StoreLogs(logs); err != nil {
+		s.failure.Store(&err)
 		return err
 	}
 	s.fsync(time.Since(begin))
