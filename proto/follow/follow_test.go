@@ -1,0 +1,258 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(time.Millisecond) // poll
+	}
+}
+
+// sink counts what it was given.
+type sink struct {
+	mu       sync.Mutex
+	begun    int
+	aborted  int
+	commits  []Position
+	applied  []Position
+	applyErr error
+}
+
+func (s *sink) Begin(at Position) (Loader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun++
+	return &load{s, at}, nil
+}
+
+func (s *sink) Apply(_ fsm.Revision, at Position, _ []fsm.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied = append(s.applied, at)
+	return s.applyErr
+}
+
+func (s *sink) counts() (begun, aborted, commits, applied int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun, s.aborted, len(s.commits), len(s.applied)
+}
+
+type load struct {
+	s  *sink
+	at Position
+}
+
+func (*load) Add([]fsm.Event) error { return nil }
+
+func (l *load) Commit() error {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.commits = append(l.s.commits, l.at)
+	return nil
+}
+
+func (l *load) Abort() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.aborted++
+}
+
+// script is a server that writes frames and then waits, or ends.
+type script struct {
+	t      *testing.T
+	http   *httptest.Server
+	frames []byte
+	end    bool
+	mu     sync.Mutex
+	asked  []*http.Request
+}
+
+func serve(t *testing.T, end bool, frames ...[]byte) *script {
+	s := &script{t: t, end: end}
+	for _, f := range frames {
+		s.frames = append(s.frames, f...)
+	}
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.asked = append(s.asked, r)
+		s.mu.Unlock()
+		w.Write(s.frames)
+		http.NewResponseController(w).Flush()
+		if !s.end {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+func (s *script) asks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+func frame(t *testing.T, f proto.Frame) []byte {
+	t.Helper()
+	b, err := proto.EncodeFrame(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func hello(t *testing.T, authority string, history uint64) []byte {
+	return frame(t, &proto.Hello{Version: proto.StreamVersion, Authority: authority, History: history})
+}
+
+// whole gives the frames of a whole directory at a revision.
+func whole(t *testing.T, rev fsm.Revision) [][]byte {
+	t.Helper()
+	s := fsm.New()
+	s.Apply(fsm.Entry{Revision: 1, Term: 1, At: 1, Cmd: &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c1", History: 1}}})
+	s.Apply(fsm.Entry{Revision: rev, Term: 1, At: 1, Cmd: &fsm.PutRegion{Region: fsm.Region{Name: "eu", Routers: []string{"http://eu"}}}})
+	var frames [][]byte
+	if err := proto.StreamSnapshot(s.Snapshot(), func(f []byte) error { frames = append(frames, f); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return frames
+}
+
+func start(t *testing.T, s *sink, from Position, urls ...string) *Client {
+	t.Helper()
+	transport := &http.Transport{}
+	c, err := New(Config{URLs: urls, Token: func() string { return "secret" }, From: from, Sink: s,
+		Logger: hclog.NewNullLogger(), HTTP: &http.Client{Transport: transport},
+		PauseLeast: time.Millisecond, PauseMost: 5 * time.Millisecond, Silence: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+		transport.CloseIdleConnections()
+	})
+	return c
+}
+
+var here = Position{Authority: "c1/global", History: 2, Revision: 50}
+
+// What a follower holds is never replaced by an older or a foreign directory,
+// or by one that did not come whole.
+func TestR4OlderForeignAndShrunkenDirectoriesAreRefused(t *testing.T) {
+	at := whole(t, 60)
+	delta := func(prev, rev fsm.Revision) []byte { return frame(t, &proto.Delta{Prev: prev, Revision: rev}) }
+	join := func(first []byte, rest ...[]byte) [][]byte { return append([][]byte{first}, rest...) }
+	for name, frames := range map[string][][]byte{
+		"foreign":               join(hello(t, "c2/global", 2), at...),
+		"another level":         join(hello(t, "c1/eu", 2), at...),
+		"older history":         join(hello(t, "c1/global", 1), at...),
+		"older revision":        join(hello(t, "c1/global", 2), whole(t, 49)...),
+		"no end":                join(hello(t, "c1/global", 2), at[:len(at)-1]...),
+		"a part is missing":     join(hello(t, "c1/global", 2), at[0], at[len(at)-1]),
+		"no greeting":           at,
+		"two greetings":         {hello(t, "c1/global", 2), hello(t, "c1/global", 2)},
+		"a gap":                 {hello(t, "c1/global", 2), delta(51, 52)},
+		"a step back":           {hello(t, "c1/global", 2), delta(49, 50)},
+		"a change of another":   {hello(t, "c1/global", 3), delta(50, 51)},
+		"a beat from elsewhere": {hello(t, "c1/global", 2), frame(t, &proto.Heartbeat{Revision: 51})},
+		"garbage":               {[]byte("HTTP/1.1 200 OK, not at all a frame")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sink{}
+			server := serve(t, true, frames...)
+			c := start(t, s, here, server.http.URL)
+			eventually(t, "it was tried twice", func() bool { return server.asks() > 1 })
+			if begun, aborted, commits, applied := s.counts(); commits+applied > 0 || begun > aborted+1 {
+				t.Errorf("%d commits, %d changes, %d begun, %d dropped", commits, applied, begun, aborted)
+			}
+			if c.Position() != here || !c.Heard().IsZero() {
+				t.Errorf("it holds %+v, heard %v", c.Position(), c.Heard())
+			}
+		})
+	}
+}
+
+func TestNewerDirectoriesAreTaken(t *testing.T) {
+	for name, history := range map[string]uint64{"same history": 2, "newer history": 3} {
+		t.Run(name, func(t *testing.T) {
+			s := &sink{}
+			rev := fsm.Revision(60)
+			if history > here.History {
+				rev = 5 // a recovery may have lost entries
+			}
+			server := serve(t, false, append([][]byte{hello(t, "c1/global", history)}, whole(t, rev)...)...)
+			c := start(t, s, here, server.http.URL)
+			want := Position{Authority: "c1/global", History: history, Revision: rev}
+			eventually(t, "it is taken", func() bool { return c.Position() == want && !c.Heard().IsZero() })
+		})
+	}
+}
+
+// A server that falls silent, or ends, is left for another, which is asked for
+// what comes after.
+func TestSilentServerIsLeft(t *testing.T) {
+	s := &sink{}
+	silent := serve(t, false, hello(t, "c1/global", 2))
+	other := serve(t, false, hello(t, "c1/global", 2), frame(t, &proto.Delta{Prev: 50, Revision: 51}))
+	c := start(t, s, here, silent.http.URL, other.http.URL)
+	eventually(t, "the other one's change came", func() bool { return c.Position().Revision == 51 })
+	eventually(t, "the silent one was asked", func() bool { return silent.asks() > 0 })
+	r := other.asked[0]
+	q := r.URL.Query()
+	if q.Get("since") != "50" || q.Get("authority") != "c1/global" || q.Get("history") != "2" ||
+		r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/_shard/subscribe" {
+		t.Errorf("asked %s", r.URL)
+	}
+}
+
+// What the sink refuses ends the stream; nothing is skipped.
+func TestSinkErrorsEndTheStream(t *testing.T) {
+	s := &sink{applyErr: errors.New("no")}
+	server := serve(t, false, hello(t, "c1/global", 2), frame(t, &proto.Delta{Prev: 50, Revision: 51}))
+	c := start(t, s, here, server.http.URL)
+	eventually(t, "it was tried twice", func() bool { return server.asks() > 1 })
+	if c.Position() != here {
+		t.Errorf("it holds %+v", c.Position())
+	}
+}
+
+func TestNewRefusesBadAddresses(t *testing.T) {
+	for _, u := range []string{"", "host:80", "ftp://host", "http://"} {
+		if _, err := New(Config{URLs: []string{u}, Sink: &sink{}, Logger: hclog.NewNullLogger()}); err == nil || !strings.Contains(err.Error(), "http(s)://") {
+			t.Errorf("%q: %v", u, err)
+		}
+	}
+	if _, err := New(Config{Sink: &sink{}, Logger: hclog.NewNullLogger()}); err == nil {
+		t.Error("no servers: taken")
+	}
+}
