@@ -68,7 +68,7 @@ func newMetrics(version string, stats func() store.Stats) *metrics {
 	for r := range routeCount {
 		m.duration[r] = duration.WithLabelValues(routeNames[r])
 		for c, class := range classes {
-			if c > 0 && c != 3 { // 1xx and 3xx are never answered
+			if c != 0 && c != 2 { // 1xx and 3xx are never answered
 				m.requests[r][c] = requests.WithLabelValues(routeNames[r], class)
 			}
 		}
@@ -92,7 +92,7 @@ func newMetrics(version string, stats func() store.Stats) *metrics {
 
 // done counts an answered request.
 func (m *metrics) done(route routeLabel, status int, took time.Duration) {
-	if c := status / 100; c >= 0 && c < len(classes) && m.requests[route][c] != nil {
+	if c := status/100 - 1; c >= 0 && c < len(classes) && m.requests[route][c] != nil {
 		m.requests[route][c].Inc()
 	}
 	m.duration[route].Observe(took.Seconds())
