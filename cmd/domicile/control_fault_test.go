@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,7 +116,14 @@ func TestI3KillTheLeaderDuringCreates(t *testing.T) {
 func TestR3DataPathWithoutControlPlane(t *testing.T) {
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 2, Proxies: 1})
 	proxy := c.Proxies[0]
+	created := time.Now()
 	c.Must(c.Do(http.MethodPut, proxy.URL+"/_shard/tenants/acme", `{"schema":"create table log (n integer)"}`), http.StatusCreated)
+	testcluster.WaitFor(t, "the proxy wrote the new directory to its cache", func() error {
+		if info, err := os.Stat(proxy.Data); err != nil || info.ModTime().Before(created) {
+			return fmt.Errorf("written before the tenant was created (%v)", err)
+		}
+		return nil
+	})
 	load := startWriter(t, c, proxy.URL+"/t/acme")
 	for _, p := range c.Controls {
 		p.Kill()

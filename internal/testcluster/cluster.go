@@ -64,8 +64,9 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	for i := range o.Proxies {
 		addr := FreeAddr(t)
-		args := []string{"proxy", "--listen", addr, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", filepath.Join(dir, fmt.Sprintf("p%d.cache", i+1)), "--log-level", "debug"}
-		p := Spawn(t, fmt.Sprintf("proxy p%d", i+1), addr, "", append(args, o.ProxyArgs...)...)
+		cache := filepath.Join(dir, fmt.Sprintf("p%d.cache", i+1))
+		args := []string{"proxy", "--listen", addr, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", cache, "--log-level", "debug"}
+		p := Spawn(t, fmt.Sprintf("proxy p%d", i+1), addr, cache, append(args, o.ProxyArgs...)...)
 		c.Proxies = append(c.Proxies, p)
 		p.AwaitReady()
 	}

@@ -44,7 +44,7 @@ func Binary() string { return binary }
 type Process struct {
 	Name string
 	URL  string // of its listener
-	Data string // its data folder, or ""
+	Data string // its data folder; of a proxy, its cache file
 
 	t    testing.TB
 	args []string
