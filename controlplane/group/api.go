@@ -64,13 +64,14 @@ type Config struct {
 type Timing struct {
 	// Heartbeat is the time without a word from the leader after which a
 	// server stands for election (it waits one to two of it), and Election how
-	// long an election may take before it is tried again. Default 300 ms each.
-	// The directory takes no change for at most 2×Heartbeat + 2×Election +
-	// one commit after the leader's loss, half of it as a rule: within 1.5 s.
+	// long an election may take before it is tried again (one to two of it).
+	// Defaults 350 ms, and Heartbeat. So after a leader's loss the directory
+	// takes changes again within 2×Heartbeat and a few exchanges, or within
+	// 2×Heartbeat + 2×Election, 1.4 s, where two servers stood at once.
 	Heartbeat time.Duration
 	Election  time.Duration
 	// LeaderLease is how long a leader that reaches no majority stays leader;
-	// at most Heartbeat. Default Heartbeat/2. It is no read lease.
+	// at most Heartbeat, the default. It is no read lease.
 	LeaderLease time.Duration
 	// Commit is the time after which an idle leader tells the commit index
 	// again: how long a follower's copy lags. Default 5 ms.

@@ -381,6 +381,13 @@ func (r *recorder) Reset(s *fsm.State) {
 	r.resets++
 }
 
+// count is how many snapshots were restored.
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.resets
+}
+
 // check compares what was told with the state itself.
 func (r *recorder) check(t testing.TB, s *fsm.State) {
 	t.Helper()

@@ -166,7 +166,7 @@ func TestLaggingFollowerCatchesUpFromASnapshot(t *testing.T) {
 	}
 	c.heal(lag)
 	eventually(t, "the follower has everything", func() bool { return hasRegion(lag.g, "r99") })
-	if lag.feed.resets == 0 {
+	if lag.feed.count() == 0 {
 		t.Error("it came without a snapshot: the test tests nothing")
 	}
 	c.propose("", putRegion("later"))

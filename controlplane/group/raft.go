@@ -226,9 +226,9 @@ func (t Timing) withDefaults() (Timing, error) {
 			*d = v
 		}
 	}
-	set(&t.Heartbeat, 300*time.Millisecond)
-	set(&t.Election, 300*time.Millisecond)
-	set(&t.LeaderLease, t.Heartbeat/2)
+	set(&t.Heartbeat, 350*time.Millisecond)
+	set(&t.Election, t.Heartbeat)
+	set(&t.LeaderLease, t.Heartbeat)
 	set(&t.Commit, 5*time.Millisecond)
 	set(&t.SnapshotEvery, 30*time.Second)
 	set(&t.Stall, 5*time.Second)

@@ -141,9 +141,16 @@ func (m *machine) checkScope(s *fsm.State) error {
 	if c := m.cluster.Load(); c != nil && *c != "" && *c != scope.Cluster {
 		return fmt.Errorf("this server belongs to group %s and was given the directory of group %s; check the addresses of its group", *c, scope.Cluster)
 	}
-	m.cluster.Store(&scope.Cluster)
+	m.expect(scope.Cluster)
 	m.scopedIs.Do(func() { close(m.scoped) })
 	return nil
+}
+
+// expect notes the group whose directory this is; "" says nothing.
+func (m *machine) expect(cluster string) {
+	if cluster != "" {
+		m.cluster.Store(&cluster)
+	}
 }
 
 // fail stops applying for good: what is published stays, and no snapshot is

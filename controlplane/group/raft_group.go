@@ -113,9 +113,7 @@ func (g *Group) start(h hooks) error {
 	g.machine = newMachine(&g.cfg, f)
 	g.machine.joined.Store(f.Joined)
 	g.machine.founder.Store(f.Founder)
-	if f.Cluster != "" {
-		g.machine.cluster.Store(&f.Cluster)
-	}
+	g.machine.expect(f.Cluster)
 	if g.disk, err = openDisk(f, g.machine, g.logger); err != nil {
 		return err
 	}
@@ -154,7 +152,7 @@ func (g *Group) startRaft() error {
 			return errors.Join(err, g.trans.Close())
 		}
 		g.machine.founder.Store(true)
-		g.machine.cluster.Store(&g.disk.folder.Cluster)
+		g.machine.expect(g.disk.folder.Cluster)
 	}
 	g.raft, err = raft.NewRaft(config(), g.machine, g.disk.cache, g.disk.votes, g.disk.snapshots, g.trans)
 	if err != nil {

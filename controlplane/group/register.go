@@ -33,7 +33,7 @@ func (g *Group) register(ctx context.Context) error {
 
 // join asks the group to take this server in until it has.
 func (g *Group) join(ctx context.Context) error {
-	if g.machine.founder.Load() || g.disk.folder.Joined > 0 || g.cfg.Join == nil {
+	if g.machine.founder.Load() || g.machine.joined.Load() > 0 || g.cfg.Join == nil {
 		return nil
 	}
 	begun, err := g.disk.begun()
@@ -96,9 +96,7 @@ func (g *Group) joined(answer JoinAnswer) error {
 	if err != nil {
 		return err
 	}
-	if answer.Cluster != "" {
-		g.machine.cluster.CompareAndSwap(nil, &answer.Cluster)
-	}
+	g.machine.expect(answer.Cluster)
 	g.machine.joined.Store(max(answer.Index, 1))
 	g.logger.Info("joined the group", "index", answer.Index)
 	return nil

@@ -163,7 +163,7 @@ func (s *subscription) all() (cursor, error) {
 	w, at := s.hub.wholeFor()
 	defer s.hub.leave(w)
 	for sent := 0; ; {
-		frames, done, err, changed := w.from(sent)
+		frames, done, changed, err := w.from(sent)
 		if err != nil {
 			return at, err
 		}

@@ -91,8 +91,8 @@ func (w *whole) tell() {
 
 // from gives the frames from the i-th on that are there; changed is closed with
 // the next one. done is set once these are the last.
-func (w *whole) from(i int) (frames [][]byte, done bool, err error, changed <-chan struct{}) {
+func (w *whole) from(i int) (frames [][]byte, done bool, changed <-chan struct{}, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.frames[i:len(w.frames):len(w.frames)], w.done, w.err, w.changed
+	return w.frames[i:len(w.frames):len(w.frames)], w.done, w.changed, w.err
 }
