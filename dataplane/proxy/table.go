@@ -117,15 +117,6 @@ func (t *table) tenant(name []byte) (fsm.TenantInfo, bool) {
 	}, true
 }
 
-// node gives a node that the directory holds.
-func (t *table) node(name fsm.NodeName) (fsm.NodeInfo, bool) {
-	i, ok := t.places[name]
-	if !ok || !t.nodes[i].present {
-		return fsm.NodeInfo{}, false
-	}
-	return t.nodes[i].info, true
-}
-
 // all yields the events that build this table from an empty one: nodes,
 // regions, tenants, units.
 func (t *table) all(yield func(fsm.Event) bool) {

@@ -121,22 +121,27 @@ func TestAnEditLeavesTheTableBeforeItAsItWas(t *testing.T) {
 }
 
 func TestShardsKeepWhatAMapKeeps(t *testing.T) {
-	for name, mask := range map[string]uint64{"whole hashes": ^uint64(0), "colliding hashes": 3<<58 | 3} {
+	for name, c := range map[string]struct {
+		mask uint64
+		keys int
+	}{
+		"whole hashes": {^uint64(0), 3000}, "colliding hashes": {3<<58 | 3, 300},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShards()
-			s.mask = mask
-			keepsWhatAMapKeeps(t, s)
+			s.mask = c.mask
+			keepsWhatAMapKeeps(t, s, c.keys)
 		})
 	}
 }
 
-func keepsWhatAMapKeeps(t *testing.T, s *shards) {
+func keepsWhatAMapKeeps(t *testing.T, s *shards, keys int) {
 	r := rand.New(rand.NewPCG(3, 3))
 	want := map[string]string{}
 	for id := range uint64(300) {
 		e := s.edit(id + 1)
 		for range 1 + r.IntN(200) {
-			key := fmt.Sprintf("k%d", r.IntN(3000))
+			key := fmt.Sprintf("k%d", r.IntN(keys))
 			if r.IntN(3) == 0 {
 				e.remove([]byte(key))
 				delete(want, key)
@@ -228,6 +233,24 @@ func TestLookUpsWhileTheTableChanges(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+func TestFindingANodeAllocatesNothing(t *testing.T) {
+	edit := newTable().edit(1, 1)
+	for i := range 1000 {
+		put(t, edit, i, 1)
+	}
+	tab := edit.seal(position(1))
+	path := []byte("tenant-7/db/v2/pipeline")
+	found := true
+	n := testing.AllocsPerRun(100, func() {
+		var name [maxUnit]byte
+		p := parsePlace(path)
+		found = found && tab.seat(p.unit(name[:0])) != nil
+	})
+	if n != 0 || !found {
+		t.Errorf("%v allocations, found %v", n, found)
+	}
 }
 
 func put(t testing.TB, e *tableEdit, i int, rev fsm.Revision) {
