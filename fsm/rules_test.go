@@ -67,8 +67,10 @@ func values(s *fsm.State) (all []any) {
 		all = append(all, *n)
 	}
 	for t := range s.Tenants("", "") {
-		p, _ := s.Placed(fsm.UnitName(t.Name))
-		all = append(all, *t, *p)
+		all = append(all, *t)
+		for p := range s.TenantUnits(t.Name) {
+			all = append(all, *p)
+		}
 	}
 	for j := range s.Jobs() {
 		all = append(all, *j)
