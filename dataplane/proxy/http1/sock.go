@@ -194,8 +194,3 @@ func (s *sock) reset() {
 	}
 	_ = nc.Close()
 }
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
