@@ -85,7 +85,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 	for round := range rounds {
 		// By turns: units are closed and opened all the time, or stay open.
-		maxOpen, acks := 2, 100+rand.IntN(100)
+		maxOpen, acks := 2, 40+rand.IntN(80)
 		if round%2 == 1 {
 			maxOpen, acks = 8, 500+rand.IntN(1000)
 		}
