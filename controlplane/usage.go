@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -96,11 +95,11 @@ func (s *Server) weigh(ctx context.Context, cmd *fsm.CreateTenant) error {
 		return nil // Apply says what is missing
 	}
 	silent, changed := s.usage.refresh(ctx, s.nodes, nodes)
-	if len(silent) == len(nodes) {
-		return nodeError(http.StatusBadGateway, fsm.CodeNodeUnreachable, silent[0],
-			"none of the nodes that may take tenant %s answers; are they running, and may this server reach them?", cmd.Name)
+	if len(silent) < len(nodes) {
+		cmd.Silent = silent
 	}
-	cmd.Silent = silent
+	// Where none answered in so short a time they may all be busy: the choice
+	// is made without knowing, and the node chosen is given longer to answer.
 	if err := s.recordUsage(ctx, changed, 0); err != nil {
 		// Usage is a hint, so nothing that the client asked for was begun: its
 		// outcome is known, whatever became of the hint.
