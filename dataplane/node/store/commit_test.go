@@ -90,10 +90,22 @@ func TestSyncFails(t *testing.T) {
 			t.Fatal("reads must go on: ", err)
 		}
 		fail.Store(false)
-		if p, err := insert(u); err != nil || p.Seq != start.Seq+9 || u.Position() != p {
+		// The frames are written again, not only synced again: that needs a
+		// descriptor that can write.
+		wal := u.commits.wal
+		readOnly, err := os.Open(wal.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.commits.wal = readOnly
+		_, err = insert(u)
+		wantErr(t, err, ErrOutcomeUnknown)
+		readOnly.Close()
+		u.commits.wal = wal
+		if p, err := insert(u); err != nil || p.Seq != start.Seq+10 || u.Position() != p {
 			t.Fatal(p, err)
 		}
-		if n := one(t, u, "SELECT count(*) FROM t"); n != "9" {
+		if n := one(t, u, "SELECT count(*) FROM t"); n != "10" {
 			t.Fatal(n)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -311,6 +313,30 @@ func TestFreezeRaces(t *testing.T) {
 	wg.Wait()
 	if n := one(t, u, "SELECT count(*)+1 FROM t"); n != fmt.Sprint(u.Position().Seq) {
 		t.Fatal(n, u.Position())
+	}
+}
+
+// A write that was let in before a freeze, and gets the writer after it, is
+// refused then.
+func TestFreezeRefusesLateWriter(t *testing.T) {
+	s := open(t, Config{})
+	u := unit(t, s)
+	write(t, u, "CREATE TABLE t(a)")
+	before := u.Position()
+	u.writer <- struct{}{}
+	late := make(chan error)
+	go func() { _, err := insert(u); late <- err }()
+	until(t, "it waits for the writer", func() bool {
+		buf := make([]byte, 1<<16)
+		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "takeWriter")
+	})
+	u.mu.Lock()
+	u.gate = gate{until: time.Now().Add(time.Minute)}
+	u.mu.Unlock()
+	<-u.writer
+	wantErr(t, <-late, ErrFrozen)
+	if u.Position() != before {
+		t.Fatal(u.Position())
 	}
 }
 
