@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"domicile/fsm"
@@ -161,39 +162,29 @@ func TestUnknownTenantsCostTheControlPlaneAtMostABoundedNumberOfQuestions(t *tes
 }
 
 func TestAQuestionPutBeforeATenantWasMadeDoesNotAnswerForAfter(t *testing.T) {
-	answers := make(chan known)
-	a := newAsking(t.Context(), func(context.Context, string, string) (known, error) { return <-answers, nil })
-	first, second := make(chan known, 1), make(chan known, 1)
-	ask := func(to chan known) func() {
-		return func() {
-			k, err := a.about(nil, "acme", 1, "")
-			if err != nil {
-				t.Error(err)
-			}
-			to <- k
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan known)
+		a := newAsking(t.Context(), func(context.Context, string, string) (known, error) { return <-answers, nil })
+		var found [2]bool
+		var wg sync.WaitGroup
+		for i := range found {
+			wg.Go(func() {
+				k, err := a.about(nil, "acme", 1, "")
+				if err != nil {
+					t.Error(err)
+				}
+				found[i] = k.found
+			})
+			synctest.Wait() // the first has put the question before the second comes
 		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(ask(first))
-	eventually(t, func() error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if len(a.calls) != 1 {
-			return errNotYet
+		answers <- known{revision: 1} // of before the tenant was made
+		answers <- known{revision: 2, found: true}
+		wg.Wait()
+		a.wait()
+		if found[0] || !found[1] {
+			t.Errorf("got %v: want the first told what was so when it asked, the second what is so since", found)
 		}
-		return nil
 	})
-	wg.Go(ask(second))
-	answers <- known{revision: 1} // of before the tenant was made
-	answers <- known{revision: 2, found: true}
-	wg.Wait()
-	if k := <-first; k.found {
-		t.Errorf("the first got %+v", k)
-	}
-	if k := <-second; !k.found {
-		t.Errorf("the second got %+v, which was read before it asked", k)
-	}
-	a.wait()
 }
 
 func TestTenantsWithBucketsNeedABucket(t *testing.T) {
