@@ -16,7 +16,7 @@ func startNginx(ctx context.Context, dir, listen, backend string, tenants int) (
 worker_processes 1;
 pid %[1]s/nginx.pid;
 error_log %[1]s/nginx.err warn;
-events { worker_connections 20000; }
+events { worker_connections 9000; }
 http {
   access_log off;
   keepalive_requests 1000000000;
@@ -57,7 +57,7 @@ http {
 func startHAProxy(ctx context.Context, dir, listen, backend string, tenants int) (*process, error) {
 	conf := fmt.Sprintf(`global
   nbthread 1
-  maxconn 20000
+  maxconn 9000
 defaults
   mode http
   option http-keep-alive

@@ -54,7 +54,10 @@ func benchProxy(ctx context.Context, args []string) error {
 		}
 	}
 	reportProxy(all, connections)
-	return nil
+	if err := bodies(ctx, all, path, min(*rounds, 3)); err != nil {
+		return err
+	}
+	return idle(all, path, 5000)
 }
 
 // startContenders starts every system on a port of its own over one backend.

@@ -13,6 +13,7 @@ import (
 	"domicile/client"
 	"domicile/fsm"
 	"domicile/internal/testcluster"
+	"domicile/internal/wait"
 	"domicile/proto"
 )
 
@@ -118,7 +119,7 @@ func TestR3DataPathWithoutControlPlane(t *testing.T) {
 	proxy := c.Proxies[0]
 	created := time.Now()
 	c.Must(c.Do(http.MethodPut, proxy.URL+"/_shard/tenants/acme", `{"schema":"create table log (n integer)"}`), http.StatusCreated)
-	testcluster.WaitFor(t, "the proxy wrote the new directory to its cache", func() error {
+	wait.For(t, "the proxy wrote the new directory to its cache", func() error {
 		if info, err := os.Stat(proxy.Data); err != nil || info.ModTime().Before(created) {
 			return fmt.Errorf("written before the tenant was created (%v)", err)
 		}
@@ -129,7 +130,7 @@ func TestR3DataPathWithoutControlPlane(t *testing.T) {
 		p.Kill()
 	}
 	before := load.acked.Load()
-	testcluster.WaitFor(t, "writes go on without a control plane", func() error {
+	wait.For(t, "writes go on without a control plane", func() error {
 		if now := load.acked.Load(); now < before+50 {
 			return fmt.Errorf("%d writes since", now-before)
 		}
@@ -139,7 +140,7 @@ func TestR3DataPathWithoutControlPlane(t *testing.T) {
 
 	proxy.Kill()
 	proxy.Start()
-	testcluster.WaitFor(t, "the restarted proxy forwards from its cache", func() error {
+	wait.For(t, "the restarted proxy forwards from its cache", func() error {
 		a := c.Do(http.MethodPost, proxy.URL+"/t/acme/query", `{"sql":"insert into log values (0)"}`)
 		if a.Err != nil || a.Status != http.StatusOK {
 			return fmt.Errorf("%s", a)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"domicile/internal/testcluster"
+	"domicile/internal/wait"
 )
 
 // fences gives the shell code of a document, block by block.
@@ -67,7 +68,7 @@ func TestO1ReadmeCommands(t *testing.T) {
 	d := testcluster.Spawn(t, "dev", devDefault, "", "dev", "--data", filepath.Join(work, "dev"), "--listen", devDefault,
 		"--control-listen", control, "--raft-listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0")
 	d.AwaitReady()
-	testcluster.WaitFor(t, "dev recorded its nodes", func() error {
+	wait.For(t, "dev recorded its nodes", func() error {
 		if !strings.Contains(d.Log(), "Try, in another terminal") {
 			return fmt.Errorf("it has not said what to try")
 		}
@@ -136,7 +137,7 @@ func TestO1DevKeepsItsData(t *testing.T) {
 	args := []string{"dev", "--data", data, "--listen", addr, "--control-listen", testcluster.FreeAddr(t), "--raft-listen", testcluster.FreeAddr(t), "--node-listen", "127.0.0.1:0"}
 	d := testcluster.Spawn(t, "dev", addr, data, args...)
 	d.AwaitReady()
-	testcluster.WaitFor(t, "a tenant can be created", func() error { return expect(http.MethodPut, d.URL+"/_shard/tenants/acme", "", 201) })
+	wait.For(t, "a tenant can be created", func() error { return expect(http.MethodPut, d.URL+"/_shard/tenants/acme", "", 201) })
 	if err := expect(http.MethodPost, d.URL+"/t/acme/query", `{"sql":"create table t (n)"}`, 200); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestO1DevKeepsItsData(t *testing.T) {
 	}
 	d.Start()
 	d.AwaitReady()
-	testcluster.WaitFor(t, "the tenant is served again", func() error { return expect(http.MethodPost, d.URL+"/t/acme/query", `{"sql":"select n from t"}`, 200) })
+	wait.For(t, "the tenant is served again", func() error { return expect(http.MethodPost, d.URL+"/t/acme/query", `{"sql":"select n from t"}`, 200) })
 }
 
 func expect(method, url, body string, status int) error {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"domicile/internal/wait"
 )
 
 // Options say what a deployment is made of. Node i is in zone "z1" or "z2" in
@@ -146,7 +148,7 @@ func (c *Cluster) Must(a Answer, status int) Answer {
 func (c *Cluster) Leader() *Process {
 	c.t.Helper()
 	var leader *Process
-	WaitFor(c.t, "a leader", func() error {
+	wait.For(c.t, "a leader", func() error {
 		for _, p := range c.Controls {
 			if _, ended := p.Ended(); ended {
 				continue

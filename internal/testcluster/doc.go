@@ -4,6 +4,6 @@
 // test that uses it ends in.
 //
 // A test's package calls Main from its TestMain, which builds the binary once.
-// All waiting in tests goes through WaitFor. Goroutines: one per process that
+// All waiting goes through package wait. Goroutines: one per process that
 // waits for its end, started by start, ended with the process.
 package testcluster

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"domicile/internal/wait"
 )
 
 var binary string
@@ -145,7 +147,7 @@ func (p *Process) Log() string { return p.log.String() }
 // AwaitReady waits until the process says that it can do its work.
 func (p *Process) AwaitReady() {
 	p.t.Helper()
-	WaitFor(p.t, p.Name+" is ready", func() error {
+	wait.For(p.t, p.Name+" is ready", func() error {
 		if code, ended := p.Ended(); ended {
 			return fmt.Errorf("it ended with status %d: %s", code, p.log)
 		}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"domicile/internal/wait"
 )
 
 type tenantLine struct {
@@ -26,7 +28,7 @@ type unitLine struct {
 func (c *Cluster) Verify(acknowledged ...string) {
 	c.t.Helper()
 	var tenants []tenantLine
-	WaitFor(c.t, "the directories are equal and quiet", func() (err error) {
+	wait.For(c.t, "the directories are equal and quiet", func() (err error) {
 		tenants, err = c.sameDirectory()
 		return err
 	})
@@ -42,7 +44,7 @@ func (c *Cluster) Verify(acknowledged ...string) {
 			c.t.Errorf("tenant %s was acknowledged and is gone", a)
 		}
 	}
-	WaitFor(c.t, "the nodes hold what the directory says, and nothing else", func() error { return c.nodesAgree(tenants) })
+	wait.For(c.t, "the nodes hold what the directory says, and nothing else", func() error { return c.nodesAgree(tenants) })
 	for _, p := range slices.Concat(c.Controls, c.Nodes, c.Proxies) {
 		if _, ended := p.Ended(); ended {
 			c.t.Errorf("%s is not running", p.Name)
