@@ -320,3 +320,24 @@ func TestChangesFeed(t *testing.T) {
 	s.Close()
 	wantErr(t, <-waited, ErrGone)
 }
+
+// The first commit of a WAL that was started over may be longer than all of
+// the generation before.
+func TestLongCommitAfterRestart(t *testing.T) {
+	s := open(t, Config{})
+	u := unit(t, s)
+	write(t, u, "CREATE TABLE t(a)")
+	for range 3 {
+		generation := u.commits.generation
+		if err := u.checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		at := u.Position()
+		if p := write(t, u, "INSERT INTO t VALUES(randomblob(100000*(SELECT count(*)+1 FROM t)))"); p.Seq != at.Seq+1 {
+			t.Fatal(p, at)
+		}
+		if u.commits.generation != generation+1 {
+			t.Fatal("the WAL was not started over")
+		}
+	}
+}
