@@ -55,9 +55,7 @@ func TestACutLeaderAnswersNothing(t *testing.T) {
 	if next.g.Leader().Term <= old.g.Leader().Term && old.g.leads() {
 		t.Errorf("two leaders in one term")
 	}
-	if _, _, err := next.g.Propose(ctx, Proposal{Cmd: putRegion("kept")}); err != nil {
-		t.Errorf("propose at the new leader: %v", err)
-	}
+	c.propose("", putRegion("kept"))
 	c.heal(old)
 	eventually(t, "the old leader follows", func() bool { return hasRegion(old.g, "kept") })
 	if hasRegion(old.g, "lost") && !hasRegion(next.g, "lost") {
@@ -171,7 +169,7 @@ func TestTransferWhilePartitioned(t *testing.T) {
 func faulty(t *testing.T) (*cluster, map[*member]*faultyLog) {
 	disks := make(map[*member]*faultyLog)
 	c := startCluster(t, 3, func(m *member) {
-		m.cfg.Timing.Stall = 500 * time.Millisecond
+		m.cfg.Timing.Stall = 2 * time.Second
 		m.hooks.logs = func(inner raft.LogStore) raft.LogStore {
 			f := &faultyLog{LogStore: inner}
 			disks[m] = f
@@ -192,10 +190,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	if !errors.As(err, &storage) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free space") {
 		t.Errorf("propose on a full disk: %v", err)
 	}
-	next := c.leader(leader)
-	if _, _, err := next.g.Propose(within(t), Proposal{Cmd: putRegion("b")}); err != nil {
-		t.Errorf("the others: %v", err)
-	}
+	c.propose("", putRegion("b")) // the others go on
 	disks[leader].set(nil, nil)
 	eventually(t, "it catches up once there is space", func() bool { return hasRegion(leader.g, "b") })
 }
@@ -215,10 +210,7 @@ func TestHungDiskOfTheLeader(t *testing.T) {
 		t.Errorf("run: %v, want a server that gives up", err)
 	}
 	leader.ran <- nil
-	next := c.leader(leader)
-	if _, _, err := next.g.Propose(within(t), Proposal{Cmd: putRegion("b")}); err != nil {
-		t.Errorf("the others: %v", err)
-	}
+	c.propose("", putRegion("b")) // the others go on
 	close(hang)
 	disks[leader].set(nil, nil)
 	leader.stop()

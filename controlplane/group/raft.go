@@ -195,8 +195,13 @@ func raftConfig(id fsm.MemberID, t Timing, notify chan<- bool, logger hclog.Logg
 
 func newNetTransport(s *streams, t Timing, logger hclog.Logger) *raft.NetworkTransport {
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:                  streamLayer{s},
-		MaxPool:                 3,
+		Stream:  streamLayer{s},
+		MaxPool: 3,
+		// No pipelining. With it, when the library's reader of a pipeline
+		// ends on a refusal or a stop while its writer waits for room, the
+		// writer waits for ever: the follower gets nothing more, and a
+		// shutdown hangs. Batches of up to maxBatch entries make up for it.
+		MaxRPCsInFlight:         1,
 		Timeout:                 t.RPC,
 		Logger:                  quiet(logger, "raft"),
 		MsgpackUseNewTimeFormat: true, // as in raft.db; never change one

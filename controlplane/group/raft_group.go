@@ -16,7 +16,7 @@ import (
 )
 
 // closeWait bounds how long Close waits for a Raft whose disk hangs.
-const closeWait = 5 * time.Second
+const closeWait = 10 * time.Second
 
 // Group is one server of a group. Its methods may be called from any
 // goroutine once Open has returned, until Close.
