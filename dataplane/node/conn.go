@@ -3,6 +3,7 @@ package node
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,11 +20,13 @@ func (l listener) Accept() (net.Conn, error) {
 
 // conn gives each write a deadline of its own, which fasthttp's one deadline for a
 // whole answer is not: a stream may take hours, a client that stops reading may not.
-// It is used by one goroutine at a time.
+// One goroutine writes at a time.
 type conn struct {
 	net.Conn
 	deadline time.Time // that is set for writes
-	linger   bool      // what the client still sends is read before closing
+	// linger: what the client still sends is read before closing. Atomic, because a
+	// shutdown closes connections from outside.
+	linger atomic.Bool
 }
 
 func (c *conn) Write(p []byte) (int, error) {
@@ -40,8 +43,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // Close lingers where the request was answered before its body was read: closing a
 // socket with unread bytes resets it, and the client would lose the answer.
 func (c *conn) Close() error {
-	if c.linger {
-		c.linger = false
+	if c.linger.CompareAndSwap(true, false) {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			// Errors end the lingering, which is all they could do.
 			_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))

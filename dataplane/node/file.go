@@ -75,10 +75,10 @@ func (r *request) putFile(ctx context.Context, unit string) error {
 	if id == 0 {
 		return badRequest("the header %s, the unit's number in the directory, is needed", proto.HeaderUnitID)
 	}
+	defer r.s.changes.lock(unit)()
 	if err := r.hold(proto.Holder{}); err != nil {
 		return err
 	}
-	defer r.s.changes.lock(unit)()
 	if _, err := r.s.store.Get(unit); err == nil {
 		return r.unitExists(unit)
 	} else if !errors.Is(err, store.ErrUnknownUnit) {

@@ -252,7 +252,7 @@ func (r *request) fail(err error) {
 	// What the client still sends is not taken for a next request by fasthttp; it must
 	// not lose this answer over it either.
 	if c, ok := r.ctx.Conn().(*conn); ok && r.ctx.Request.IsBodyStream() {
-		c.linger = true
+		c.linger.Store(true)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
 )
 
 // pipe is a client of Hrana over HTTP for tests: one stream.

@@ -67,6 +67,9 @@ func (q *query) parseStatement(s *jsonscan.Scanner, field func(name string) bool
 
 // parseArgs reads a list of values, or an object of them by name.
 func (q *query) parseArgs(s *jsonscan.Scanner) {
+	if s.TryNull() {
+		return
+	}
 	if s.Kind() == jsonscan.Object {
 		s.Open('{')
 		for s.More('}') {

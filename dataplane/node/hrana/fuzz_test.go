@@ -55,7 +55,7 @@ func FuzzPipeline(f *testing.F) {
 		if len(answer.Results) != len(req.items) {
 			t.Fatalf("%d results for %d requests", len(answer.Results), len(req.items))
 		}
-		if answer.Baton == nil && (s.Kept() != 0 || db.open) {
+		if answer.Baton == nil && (s.Kept() != 0 || db.inTx()) {
 			t.Fatal("a closed stream is kept")
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 // node in tests of what a stream keeps and for how long; package node tests the
 // protocol on SQLite.
 type script struct {
+	mu     sync.Mutex // streams expire in goroutines of their own
 	open   bool
 	closed int
 	ran    []string
@@ -26,6 +28,8 @@ type script struct {
 func (s *script) Session() Session { return s }
 
 func (s *script) Execute(_ context.Context, st *Stmt, w RowWriter) (Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ran = append(s.ran, st.SQL)
 	if err := s.fail[st.SQL]; err != nil {
 		return Outcome{}, err
@@ -46,8 +50,26 @@ func (s *script) Sequence(ctx context.Context, sql string) (Outcome, error) {
 }
 
 func (s *script) Describe(context.Context, string) (Description, error) { return Description{}, nil }
-func (s *script) Autocommit() bool                                      { return !s.open }
-func (s *script) Close()                                                { s.open = false; s.closed++ }
+func (s *script) Autocommit() bool                                      { return !s.inTx() }
+
+func (s *script) inTx() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+func (s *script) closings() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *script) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = false
+	s.closed++
+}
 
 // client is one stream of tests.
 type client struct {
@@ -116,12 +138,12 @@ func TestTransactionExpires(t *testing.T) {
 		c.must(ex("insert")) // the clock starts again
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if !db.open {
+		if !db.inTx() {
 			t.Fatal("rolled back before its time")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if db.open || db.closed != 1 || c.s.Kept() != 0 {
+		if db.inTx() || db.closings() != 1 || c.s.Kept() != 0 {
 			t.Fatalf("not rolled back: %+v, %d kept", db, c.s.Kept())
 		}
 		if _, err := c.send(ex("commit")); !errors.Is(err, ErrExpired) {
@@ -232,14 +254,14 @@ func TestRefusalAnswersTheWholeRequestWhereNothingWasDone(t *testing.T) {
 		if !c.whole && !strings.Contains(out, `"code":"transfer_in_progress"`) {
 			t.Errorf("%s: %s", c.name, out)
 		}
-		if c.whole && (db.open || cl.s.Kept() != 0) {
+		if c.whole && (db.inTx() || cl.s.Kept() != 0) {
 			t.Errorf("%s: something was kept", c.name)
 		}
 	}
 	db := &script{fail: map[string]error{"refused": refused}}
 	cl := &client{t: t, s: newStreams(t, Config{}), db: db, unit: "u"}
 	cl.must(ex("begin"))
-	if out := cl.must(ex("refused")); !strings.Contains(out, "transfer_in_progress") || !db.open {
+	if out := cl.must(ex("refused")); !strings.Contains(out, "transfer_in_progress") || !db.inTx() {
 		t.Errorf("a transaction of an earlier request was given up for a refusal: %s", out)
 	}
 }
@@ -250,16 +272,16 @@ func TestEndUnitAndClose(t *testing.T) {
 	a.must(ex("begin"))
 	b.must(ex("begin"))
 	s.EndUnit("a")
-	if a.db.(*script).open || !b.db.(*script).open {
+	if a.db.(*script).inTx() || !b.db.(*script).inTx() {
 		t.Error("not the streams of the unit were ended")
 	}
 	s.Close()
-	if b.db.(*script).open {
+	if b.db.(*script).inTx() {
 		t.Error("Close leaves a transaction open")
 	}
 	c := &client{t: t, s: s, db: &script{}, unit: "c"}
 	c.must(ex("begin"))
-	if c.baton != "" || c.db.(*script).open {
+	if c.baton != "" || c.db.(*script).inTx() {
 		t.Error("a closed Streams keeps a transaction")
 	}
 }
@@ -269,7 +291,7 @@ func TestNoMoreStreamsThanAllowed(t *testing.T) {
 	a, b := &client{t: t, s: s, db: &script{}, unit: "u"}, &client{t: t, s: s, db: &script{}, unit: "u"}
 	a.must(ex("begin"))
 	b.must(ex("begin"))
-	if b.baton != "" || b.db.(*script).open || a.baton == "" {
+	if b.baton != "" || b.db.(*script).inTx() || a.baton == "" {
 		t.Error("one stream too many is kept")
 	}
 }
