@@ -79,6 +79,7 @@ func startCluster(t testing.TB, n int, adjust func(*member)) *cluster {
 	if n == 1 { // nothing can go wrong between servers
 		c.timing.Heartbeat, c.timing.Election = 40*time.Millisecond, 40*time.Millisecond
 	}
+	t.TempDir() // before what is cleaned up earlier than it: the servers in it
 	t.Cleanup(c.close)
 	for i := range n {
 		m := c.newMember(fmt.Sprintf("s%d", i+1))
