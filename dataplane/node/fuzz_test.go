@@ -66,6 +66,8 @@ func FuzzAdminBody(f *testing.F) {
 		f.Add(uint8(i), []byte(`{"job":"j","position":"1:1","destination":{"node":"n","addr":"a"},"term":1}`))
 	}
 	f.Fuzz(func(t *testing.T, call uint8, body []byte) {
+		n := *n
+		n.t = t
 		c := calls[int(call)%len(calls)]
 		a := n.do(c[0], "/_admin/"+c[1], string(body), "Authorization", "Bearer "+adminToken, "Domicile-Holder", "c1/global 5 4")
 		if a.status < 400 && c[1] != "tenants/acme/query" || a.status >= 500 {

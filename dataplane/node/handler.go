@@ -86,7 +86,6 @@ func (r *request) recovered() {
 	}
 	r.s.metrics.panics.Inc()
 	r.s.log.Error("request panicked", "request_id", string(r.id), "err", fmt.Sprint(what), "stack", string(debug.Stack()))
-	r.ctx.Response.Reset()
 	r.ctx.SetConnectionClose()
 	r.fail(httpserve.Errorf(500, codeInternal, "the node failed; its log has the reason under this request id"))
 	r.finish()
