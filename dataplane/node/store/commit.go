@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -81,15 +82,9 @@ func (c *commits) capture(frames int) (err error) {
 	if err := c.openWAL(); err != nil {
 		return err
 	}
-	if !c.tail.known || frames <= c.tail.frames || !c.sameGeneration() {
-		if ok, err := c.tail.restart(c.wal); err != nil || !ok {
-			return fmt.Errorf("%w: no valid header (%v)", errWALBroken, err)
-		}
-		c.generation, c.checkpointed = c.generation+1, 0
-	}
 	buf := c.u.s.chunks.Get().(*[]byte)
 	defer c.u.s.chunks.Put(buf)
-	if err := c.tail.read(c.wal, frames, *buf, c.took); err != nil {
+	if err := c.readTo(frames, *buf); err != nil {
 		return err
 	}
 	c.u.walBytes.Store(max(c.u.walBytes.Load(), c.tail.offset(frames+1)))
@@ -102,14 +97,25 @@ func (c *commits) capture(frames int) (err error) {
 	return nil
 }
 
-// sameGeneration looks at the salts of the frame after the tail.
-func (c *commits) sameGeneration() bool {
-	var b [frameHeaderSize]byte
-	if _, err := c.wal.ReadAt(b[:], c.tail.offset(c.tail.frames+1)); err != nil {
-		return false
+// readTo reads the frames after the tail, or all where SQLite has started the
+// WAL over.
+func (c *commits) readTo(frames int, buf []byte) error {
+	if c.tail.known && frames > c.tail.frames {
+		at := c.tail.frames
+		err := c.tail.read(c.wal, frames, buf, c.took)
+		if err == nil || c.tail.frames != at || !errors.Is(err, errWALBroken) {
+			return err
+		}
+		// Not one frame verifies: of another generation, if the header is.
+		if h, ok, _ := readWALHeader(c.wal); ok && h == c.tail.header {
+			return err
+		}
 	}
-	h := &c.tail.header
-	return be32(b[8:]) == h.salt1 && be32(b[12:]) == h.salt2
+	if ok, err := c.tail.restart(c.wal); err != nil || !ok {
+		return fmt.Errorf("%w: no valid header (%v)", errWALBroken, err)
+	}
+	c.generation, c.checkpointed = c.generation+1, 0
+	return c.tail.read(c.wal, frames, buf, c.took)
 }
 
 func be32(b []byte) uint32 {
