@@ -23,6 +23,7 @@ type adminCmd struct {
 	Nodes   adminNodes   `cmd:"" help:"Nodes: record, list, change, delete."`
 	Tenants adminTenants `cmd:"" help:"Tenants: create, list, show, pin, delete."`
 	Regions adminRegions `cmd:"" help:"Regions that keep a directory of their own."`
+	Events  adminEvents  `cmd:"" help:"Watch nodes, tenants and leaders change, a line per event, until Ctrl-C."`
 	Group   adminGroup   `cmd:"" help:"The servers of the directory's group: show, add, remove, hand over."`
 }
 

@@ -148,7 +148,7 @@ const (
 	// cacheEvery is the least time between two writings of the cache, and
 	// cacheShare the least ratio of that time to what a writing took: a large
 	// directory is written less often.
-	cacheEvery = 10 * time.Second
+	cacheEvery = time.Second
 	cacheShare = 50
 )
 

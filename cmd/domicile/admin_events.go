@@ -1,0 +1,40 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// adminEvents watches what happens, a line per event, until it is stopped.
+type adminEvents struct{}
+
+// Run prints events as they come.
+func (adminEvents) Run(a *admin) error {
+	for e, err := range a.Events(a.ctx) {
+		switch {
+		case a.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case a.json:
+			if err := json.NewEncoder(a.out.stdout).Encode(e); err != nil {
+				return err
+			}
+			continue
+		}
+		line := []string{fmt.Sprintf("revision %d", e.Revision), string(e.Event)}
+		for _, f := range []struct{ key, value string }{{"tenant", string(e.Tenant)}, {"node", string(e.Node)}, {"leader", string(e.Leader)}} {
+			if f.value != "" {
+				line = append(line, f.key+" "+f.value)
+			}
+		}
+		if e.Region != nil {
+			line = append(line, fmt.Sprintf("region %q", *e.Region))
+		}
+		if _, err := fmt.Fprintln(a.out.stdout, strings.Join(line, "  ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"domicile/internal/testcluster"
+)
+
+// commands says by which command of the CLI each route of the admin API is
+// asked; "" where it is for programs alone.
+var commands = map[string]string{
+	"GET /_shard/nodes":                     "nodes list",
+	"GET /_shard/nodes/{node}":              "nodes get",
+	"PUT /_shard/nodes/{node}":              "nodes put",
+	"DELETE /_shard/nodes/{node}":           "nodes delete",
+	"GET /_shard/tenants":                   "tenants list",
+	"GET /_shard/tenants/{tenant}":          "tenants get",
+	"PUT /_shard/tenants/{tenant}":          "tenants create",
+	"DELETE /_shard/tenants/{tenant}":       "tenants delete",
+	"PUT /_shard/tenants/{tenant}/pin":      "tenants pin",
+	"DELETE /_shard/tenants/{tenant}/pin":   "tenants unpin",
+	"GET /_shard/regions":                   "regions list",
+	"GET /_shard/regions/{region}":          "regions get",
+	"PUT /_shard/regions/{region}":          "regions put",
+	"DELETE /_shard/regions/{region}":       "regions delete",
+	"GET /_shard/group":                     "group show",
+	"POST /_shard/group/servers":            "group add",
+	"DELETE /_shard/group/servers/{server}": "group remove",
+	"POST /_shard/group/transfer":           "group transfer",
+	"GET /_shard/events":                    "events",
+	"GET /_shard/subscribe":                 "",
+	"POST /_shard/group/members":            "",
+}
+
+func TestO2EveryAdminRouteHasACommand(t *testing.T) {
+	text, err := os.ReadFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, routes := "", 0
+	for line := range strings.Lines(string(text)) {
+		if m := regexp.MustCompile(`^  (/_shard/\S*):`).FindStringSubmatch(line); m != nil {
+			path = m[1]
+		} else if regexp.MustCompile(`^  \S`).MatchString(line) {
+			path = ""
+		}
+		m := regexp.MustCompile(`^    (get|put|post|delete):`).FindStringSubmatch(line)
+		if path == "" || m == nil {
+			continue
+		}
+		routes++
+		route := strings.ToUpper(m[1]) + " " + path
+		command, known := commands[route]
+		if !known {
+			t.Errorf("%s has no command: add one, and a line here", route)
+		}
+		if command == "" {
+			continue
+		}
+		var out bytes.Buffer
+		args := append([]string{"admin"}, append(strings.Fields(command), "--help")...)
+		if code := run(context.Background(), args, &env{stdout: &out, stderr: &out}); code != 0 || !strings.Contains(out.String(), "Usage: domicile admin "+command) {
+			t.Errorf("%s: domicile %s: status %d\n%s", route, strings.Join(args, " "), code, out.String())
+		}
+	}
+	if routes < 15 {
+		t.Fatalf("%d routes found in the OpenAPI file; it was not understood", routes)
+	}
+}
+
+func TestO2ExitStatusTellsFailedFromBadArguments(t *testing.T) {
+	t.Setenv("DOMICILE_SERVER", "http://127.0.0.1:1")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"version"}, 0, "domicile "},
+		{[]string{"--help"}, 0, "Usage: domicile"},
+		{[]string{}, 2, "expected one of"},
+		{[]string{"nonsense"}, 2, "unexpected argument"},
+		{[]string{"node"}, 2, "--data"},
+		{[]string{"node", "--data", "x", "--sync", "maybe"}, 2, "sync"},
+		{[]string{"control", "--id", "a", "--data", "x", "--bootstrap", "--join", "http://127.0.0.1:1"}, 2, "--bootstrap"},
+		{[]string{"control", "--id", "a", "--data", "x", "--token", "a", "--token-file", "b"}, 2, "--token-file"},
+		{[]string{"node", "--data", "x", "--listen", "0.0.0.0:0"}, 1, "--insecure"},
+		{[]string{"proxy", "--control", "http://127.0.0.1:1", "--listen", "0.0.0.0:0"}, 1, "--insecure"},
+		{[]string{"control", "--id", "a", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--raft-listen", "0.0.0.0:0"}, 1, "--insecure"},
+		{[]string{"admin", "tenants", "create"}, 2, "name"},
+	} {
+		var out bytes.Buffer
+		if code := run(context.Background(), c.args, &env{stdout: &out, stderr: &out}); code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("domicile %s: status %d, want %d, and a word of %q:\n%s", strings.Join(c.args, " "), code, c.code, c.says, out.String())
+		}
+	}
+}
+
+// TestO2TheCommandLineDoesWhatTheAPIDoes walks through a deployment with the
+// CLI alone, in JSON and in tables.
+func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1})
+	t.Setenv("DOMICILE_SERVER", c.Proxies[0].URL)
+	t.Setenv("DOMICILE_TOKEN", testcluster.Token)
+	admin := func(want int, args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		if code := run(context.Background(), append([]string{"admin"}, args...), &env{stdout: &out, stderr: &out}); code != want {
+			t.Fatalf("domicile admin %s: status %d, want %d\n%s", strings.Join(args, " "), code, want, out.String())
+		}
+		return out.String()
+	}
+	has := func(text string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				t.Errorf("no %q in:\n%s", w, text)
+			}
+		}
+	}
+	has(admin(0, "nodes"), "NODE", "n1", "n2", "eu", "unleased")
+	has(admin(0, "tenants", "create", "acme", "--region", "eu", "--pinned"), "acme", "it has no replica")
+	has(admin(1, "tenants", "create", "acme"), "tenant_exists", "409")
+	has(admin(0, "tenants"), "TENANT", "acme", "active", "pinned")
+	admin(0, "tenants", "unpin", "acme")
+	var one []struct{ Name, Node string }
+	if err := json.Unmarshal([]byte(admin(0, "-o", "json", "tenants", "list", "--bytes")), &one); err != nil || len(one) != 1 || one[0].Node == "" {
+		t.Errorf("tenants as JSON: %v %v", one, err)
+	}
+	has(admin(1, "nodes", "delete", one[0].Node), "node_in_use")
+	has(admin(0, "group"), "c1", "leader", "healthy")
+	has(admin(0, "regions", "put", "tr", "--routers", "http://127.0.0.1:1"), "tr")
+	has(admin(0, "regions"), "tr", "http://127.0.0.1:1")
+	admin(0, "regions", "delete", "tr")
+	has(admin(0, "tenants", "delete", "acme"), "deleted")
+	has(admin(1, "tenants", "get", "acme"), "unknown_tenant")
+	t.Setenv("DOMICILE_TOKEN", "wrong")
+	has(admin(1, "nodes"), "401")
+	c.Must(c.Do(http.MethodGet, c.Proxies[0].URL+"/_health", ""), http.StatusOK)
+	c.Verify()
+}
