@@ -250,18 +250,3 @@ type UpstreamConfig struct {
 	Wait           time.Duration // for a connection when MaxConns are in use: 503 upstream_busy [50ms]
 	ProbeEvery     time.Duration // background probes while it is down [500ms]
 }
-
-// The constructors and methods of the two long-lived types:
-//
-//	func New(Config) (*Server, error)
-//	func (*Server) Serve(net.Listener) error        // until Shutdown or Close: nil; several listeners may be served
-//	func (*Server) Shutdown(context.Context) error  // graceful; after the context's end as Close
-//	func (*Server) Close() error
-//	func (*Server) Stats() *Stats
-//
-//	func NewUpstream(UpstreamConfig) (*Upstream, error)
-//	func (*Upstream) Up() bool
-//	func (*Upstream) Name() string; Addr() string
-//	func (*Upstream) Stats() *UpstreamStats
-//	func (*Upstream) CloseIdle()
-//	func (*Upstream) Close()  // requests under way end as they would; new ones are Unreachable

@@ -387,3 +387,13 @@ func waitPastPeek() {
 	t := time.NewTimer(time.Millisecond + peekAfter)
 	<-t.C
 }
+
+// await waits for a channel to be closed or sent to.
+func await(t testing.TB, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		t.Fatalf("not so within %v: %s", patience, what)
+	}
+}

@@ -140,9 +140,9 @@ func TestHeldRequestEndsWithItsClient(t *testing.T) {
 	}
 	p := startProxy(t, h, nil)
 	c := dial(t, p.addr).send(get("/"))
-	<-held
+	await(t, "held", held)
 	c.Close()
-	<-ended
+	await(t, "ended", ended)
 }
 
 // TestUnreachableIsAsked: the Handler may have another place, or an answer.

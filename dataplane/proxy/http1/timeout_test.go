@@ -32,7 +32,7 @@ func TestSlowHead(t *testing.T) {
 	if status, _, body := c.answer(); status != 408 || !strings.Contains(body, "head_timeout") {
 		t.Errorf("got %d %q", status, body)
 	}
-	<-ended
+	await(t, "ended", ended)
 	if n.requests() > 0 {
 		t.Error("the node got it")
 	}
@@ -63,7 +63,7 @@ func TestNodeThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("got %q %q", head, body)
 		}
 		c.closed()
-		<-gone
+		await(t, "gone", gone)
 		if n.requests() != i+1 {
 			t.Errorf("sent %d times", n.requests())
 		}
@@ -113,7 +113,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		}
 	}, func(c *Config) { c.WriteTimeout = 2 * tick })
 	dial(t, p.addr).send(get("/"))
-	<-ended
+	await(t, "ended", ended)
 	eventually(t, "it is counted", func() bool { return p.Stats().TimedOut.Load() == 1 })
 }
 
@@ -136,9 +136,9 @@ func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
 					close(gone)
 				})
 				c := dial(t, p.addr).send(post("Content-Length: 2", "hi") + behind)
-				<-there
+				await(t, "there", there)
 				c.Close()
-				<-gone
+				await(t, "gone", gone)
 				eventually(t, "it is counted", func() bool { return p.Stats().Aborted.Load() > 0 })
 			})
 		}

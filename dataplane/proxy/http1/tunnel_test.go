@@ -115,7 +115,7 @@ func TestTunnelEndsWithEitherSide(t *testing.T) {
 	c.head()
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
-	<-ended
+	await(t, "ended", ended)
 	eventually(t, "the tunnel has ended", func() bool { return p.Stats().Tunnels.Load() == 0 })
 }
 

@@ -61,7 +61,10 @@ func fullListener(t *testing.T) (addr string, open func() net.Listener) {
 // ones beside a probe fail at once, and when the node is back it is found by itself.
 func TestR5SilentNodeCostsOneConnect(t *testing.T) {
 	addr, open := fullListener(t)
-	u := newTestUpstream(t, addr, func(c *UpstreamConfig) { c.ConnectTimeout = 150 * time.Millisecond; c.ProbeEvery = 20 * time.Millisecond })
+	u := newTestUpstream(t, addr, func(c *UpstreamConfig) {
+		c.ConnectTimeout = 150 * time.Millisecond
+		c.ProbeEvery = 20 * time.Millisecond
+	})
 	p := startProxy(t, to(u), nil)
 	c, probe := dial(t, p.addr), dial(t, p.addr)
 	if status, _, body := c.send(get("/")).answer(); status != 502 || !strings.Contains(body, "node_unreachable") || u.Up() {
