@@ -57,19 +57,23 @@ func TestCrashLeavesOldOrNew(t *testing.T) {
 	if err := os.WriteFile(imagePath, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for at := 1; ; at++ {
-		dir := t.TempDir()
-		s := open(t, Config{Dir: dir})
-		for _, name := range []string{"replaced", "deleted"} {
-			if _, err := s.Create(ctx, name, 4); err != nil {
-				t.Fatal(err)
-			}
-			u, release, _ := s.Acquire(ctx, name)
-			write(t, u, "CREATE TABLE t(a)", "INSERT INTO t VALUES('old')")
-			write(t, u, "CREATE TABLE filler(a)")
-			release()
+	before := t.TempDir()
+	s := open(t, Config{Dir: before})
+	for _, name := range []string{"replaced", "deleted"} {
+		if _, err := s.Create(ctx, name, 4); err != nil {
+			t.Fatal(err)
 		}
-		s.Close()
+		u, release, _ := s.Acquire(ctx, name)
+		write(t, u, "CREATE TABLE t(a)", "INSERT INTO t VALUES('old')")
+		write(t, u, "CREATE TABLE filler(a)")
+		release()
+	}
+	s.Close()
+	for at := 1; ; at++ {
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(dir, os.DirFS(before)); err != nil {
+			t.Fatal(err)
+		}
 		exe, _ := os.Executable()
 		cmd := exec.Command(exe)
 		cmd.Env = append(os.Environ(), "STORE_CRASH_DIR="+dir, "STORE_CRASH_IMAGE="+imagePath, fmt.Sprint("STORE_CRASH_AT=", at))

@@ -58,7 +58,7 @@ func TestImageUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for round := range 8 {
+	for round := range 4 {
 		until(t, "writes", func() bool { return u.Position().Seq > uint64(100*(round+1)) })
 		var reader *Tx
 		if round%2 == 1 { // holds the checkpoint up: the image needs pages from the WAL

@@ -79,7 +79,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		release()
 	}
 	s.Close()
-	rounds := 8
+	rounds := 4
 	if testing.Short() {
 		rounds = 2
 	}
