@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
 
 	"domicile/fsm"
@@ -40,7 +39,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		time.Sleep(2 * time.Millisecond) // poll
+		<-time.After(2 * time.Millisecond) // poll
 	}
 }
 
@@ -340,7 +339,7 @@ func (c *cluster) propose(key string, cmd fsm.Command) fsm.Result {
 				return result
 			}
 		}
-		time.Sleep(5 * time.Millisecond) // no leader at the moment
+		<-time.After(5 * time.Millisecond) // no leader at the moment
 	}
 	c.t.Fatalf("not proposed within %v: %T", patience, cmd)
 	return fsm.Result{}
@@ -372,7 +371,7 @@ func (c *cluster) proposeAs(key string, cmd fsm.Command) *fsm.Result {
 				return &result
 			}
 		}
-		time.Sleep(5 * time.Millisecond) // no leader at the moment
+		<-time.After(5 * time.Millisecond) // no leader at the moment
 	}
 	c.t.Errorf("not proposed within %v: %T", patience, cmd)
 	return nil

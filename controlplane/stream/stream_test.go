@@ -29,7 +29,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		time.Sleep(time.Millisecond) // poll
+		<-time.After(time.Millisecond) // poll
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *watcher) Begin(at follow.Position) (follow.Loader, error) {
 
 func (w *watcher) Apply(prev fsm.Revision, at follow.Position, events []fsm.Event) error {
 	if w.slow {
-		time.Sleep(time.Millisecond) // a slow reader is what is tested
+		<-time.After(time.Millisecond) // a slow reader is what is tested
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +275,7 @@ func TestFollowersAgreeWithTheDirectoryAtEachRevision(t *testing.T) {
 		}
 		if i%40 == 0 {
 			servers[rand.N(3)].http.CloseClientConnections()
-			time.Sleep(5 * time.Millisecond) // let some come back meanwhile
+			<-time.After(5 * time.Millisecond) // let some come back meanwhile
 		}
 		if i%150 == 149 { // a server restores a snapshot
 			s := servers[rand.N(3)]

@@ -27,7 +27,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		time.Sleep(time.Millisecond) // poll
+		<-time.After(time.Millisecond) // poll
 	}
 }
 
