@@ -14,13 +14,7 @@ func TestRequirementsAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exists := map[string]bool{}
-	fn := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
-	goFiles(t, func(_ string, src []byte) {
-		for _, m := range fn.FindAllSubmatch(src, -1) {
-			exists[string(m[1])] = true
-		}
-	})
+	exists := testNames(t)
 	number := regexp.MustCompile(`^[NTCLMGRBOXI]\d+$`)
 	quoted := regexp.MustCompile("`([^`]+)`")
 	rows, seen := 0, map[string]bool{}
@@ -56,4 +50,40 @@ func TestRequirementsAreShown(t *testing.T) {
 	if rows < 20 {
 		t.Errorf("docs/requirements.md has %d rows; its table was not understood", rows)
 	}
+}
+
+// TestArchitectureNamesWhatExists keeps ARCHITECTURE.md true: each test and
+// file that it names is there.
+func TestArchitectureNamesWhatExists(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := testNames(t)
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(string(text), -1) {
+		name := m[1]
+		switch {
+		case regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w+$`).MatchString(name):
+			if !exists[name] {
+				t.Errorf("ARCHITECTURE.md names %s, which does not exist", name)
+			}
+		case regexp.MustCompile(`^(fsm|proto|controlplane|dataplane|client|cmd|clients|bench|internal|docs)/[\w./]*$`).MatchString(name):
+			if _, err := os.Stat(name); err != nil {
+				t.Errorf("ARCHITECTURE.md names %s, which does not exist", name)
+			}
+		}
+	}
+}
+
+// testNames are the names of all tests, fuzz targets and benchmarks.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	exists := map[string]bool{}
+	fn := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	goFiles(t, func(_ string, src []byte) {
+		for _, m := range fn.FindAllSubmatch(src, -1) {
+			exists[string(m[1])] = true
+		}
+	})
+	return exists
 }
