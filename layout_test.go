@@ -54,8 +54,9 @@ var imports = map[string][]string{
 var onlyIn = map[string][]string{
 	"github.com/hashicorp/raft":           {"controlplane/group/raft"},
 	"github.com/hashicorp/raft-boltdb/v2": {"controlplane/group/raft"},
-	"zombiezen.com/go/sqlite":             {"dataplane/node/store/sqlite.go", "bench/"},
-	"modernc.org/sqlite":                  {"dataplane/node/store/sqlite.go", "bench/"},
+	"zombiezen.com/go/sqlite":             {"bench/"},
+	"modernc.org/sqlite":                  {"dataplane/node/store/sqlite.go"},
+	"modernc.org/libc":                    {"dataplane/node/store/sqlite.go"},
 	"github.com/valyala/fasthttp":         {"dataplane/", "bench/"},
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 var typicalHead = []byte("POST /t/acme/v2/pipeline HTTP/1.1\r\nHost: acme.example.com\r\nUser-Agent: libsql-client/0.14.0\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate, br\r\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\r\nContent-Type: application/json\r\nContent-Length: 120\r\n\r\n")
@@ -84,9 +83,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 		for _, c := range conns {
 			c.Close()
 		}
-		for p.Stats().Connections.Load() > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(b, "the connections are gone", func() bool { return p.Stats().Connections.Load() == 0 })
 	}
 }
 

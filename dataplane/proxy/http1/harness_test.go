@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
+
+	"domicile/internal/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,16 +27,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 10 * time.Second
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	end := time.Now().Add(patience)
-	for !cond() {
-		if time.Now().After(end) {
-			t.Fatalf("not so within %v: %s", patience, what)
+	wait.For(t, what, func() error {
+		if !cond() {
+			return errNotYet
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 }
+
+var errNotYet = errors.New("not so")
 
 // rawNode is an upstream that records the bytes of each connection.
 type rawNode struct {

@@ -22,11 +22,12 @@ func TestSlowHead(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for {
+		trickle := time.NewTicker(time.Millisecond)
+		defer trickle.Stop()
+		for range trickle.C {
 			if _, err := io.WriteString(c.Conn, "a: b\r\n"); err != nil || p.Stats().TimedOut.Load() > 0 {
 				return
 			}
-			time.Sleep(time.Millisecond)
 		}
 	}()
 	if status, _, body := c.answer(); status != 408 || !strings.Contains(body, "head_timeout") {
