@@ -105,3 +105,7 @@ func (c *Config) transport() *http.Transport {
 		DisableCompression:  true,
 	}
 }
+
+// freshFor is how long after the last word from its group a server's heartbeats
+// still say that its directory is the newest: twice what an election takes.
+const freshFor = 2 * time.Second

@@ -104,7 +104,10 @@ func newServer(config Config) (*Server, error) {
 
 func (s *Server) openGroup() error {
 	c := &s.config
-	s.stream = stream.New(stream.Config{Logger: c.Logger.Named("stream")})
+	s.stream = stream.New(stream.Config{Logger: c.Logger.Named("stream"),
+		// A server that its group does not reach says nothing, so that its
+		// followers see their copy age and go to another.
+		Fresh: func() bool { return s.group.Fresh(freshFor) }})
 	settings := group.Config{
 		ID: c.ID, DataDir: c.DataDir, Region: c.Region, API: c.API,
 		Listener: c.RaftListener, Dial: c.RaftDial, Advertise: c.RaftAdvertise,

@@ -29,6 +29,8 @@ type env struct {
 }
 
 func main() {
+	// Databases, logs and snapshots are nobody else's.
+	syscall.Umask(0o077)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
