@@ -51,11 +51,10 @@ type Process struct {
 	t    testing.TB
 	args []string
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	ended  chan struct{} // closed when cmd has ended
-	log    *tail
-	paused bool
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended
+	log   *tail
 }
 
 // FreeAddr gives a loopback address that nothing listens on.
