@@ -295,7 +295,7 @@ func (m *message) known(f *field, v []byte) *reject {
 			m.id = v
 		}
 	case fieldIdempotencyKey:
-		m.once = true
+		m.once = m.once || len(v) > 0 // nothing is kept under an empty one
 	case fieldHop, fieldUpgrade, fieldOurs:
 		f.drop = true
 	case fieldAliasing:

@@ -31,6 +31,8 @@ func TestR2NothingIsSentTwice(t *testing.T) {
 		"POST, key, over that":  {post("Idempotency-Key: k\r\nContent-Length: 65537", string(big[:65537])), 1},
 		"key named Connection":  {post("Idempotency-Key: k\r\nConnection: idempotency-key\r\nContent-Length: 2", "hi"), 2},
 		"POST whose key is bad": {post("Idempotency_Key: k\r\nContent-Length: 2", "hi"), 1},
+		"POST, an empty key":    {post("Idempotency-Key:\r\nContent-Length: 2", "hi"), 1}, // a node keeps nothing under it
+		"POST, a blank key":     {post("Idempotency-Key: \t \r\nContent-Length: 2", "hi"), 1},
 	} {
 		for _, used := range []bool{false, true} {
 			for _, always := range []bool{false, true} {
