@@ -19,8 +19,6 @@ const (
 	// maxBody bounds a body: twice the longest schema, which may double when
 	// it is written as JSON.
 	maxBody = 2*fsm.MaxSchema + 64<<10
-	// bodyTimeout bounds how long a body may take to arrive.
-	bodyTimeout = 30 * time.Second
 	// proposeTimeout bounds how long a proposal may wait for its outcome.
 	proposeTimeout = 10 * time.Second
 	// replayMargin keeps away from the instant at which a key expires: near
@@ -55,10 +53,7 @@ func (s *Server) change(h func(http.ResponseWriter, *change) error) httpserve.Ha
 		if !s.group.HasDirectory() {
 			return errNoDirectory()
 		}
-		deadline := http.NewResponseController(w)
-		_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without deadlines has none to set
 		body, err := httpserve.ReadBody(r, maxBody)
-		_ = deadline.SetReadDeadline(time.Time{})
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,8 @@ const (
 	// eventsIdle is when a comment is sent so that both ends notice a
 	// connection that broke.
 	eventsIdle = 15 * time.Second
+	// eventsWait is the time that a subscriber has to take what is written.
+	eventsWait = 10 * time.Second
 	// leaderEvery is how often this server looks who leads.
 	leaderEvery = 200 * time.Millisecond
 )
@@ -136,15 +138,16 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	flusher := http.NewResponseController(w)
+	control := http.NewResponseController(w)
 	idle := time.NewTicker(eventsIdle)
 	defer idle.Stop()
 	for {
 		events, next, lost, changed, open := s.events.since(from)
+		_ = control.SetWriteDeadline(time.Now().Add(eventsWait)) // a writer without deadlines has none to set
 		if err := writeEvents(w, events, lost); err != nil {
 			return nil // the client has gone
 		}
-		if err := flusher.Flush(); err != nil || !open {
+		if err := control.Flush(); err != nil || !open {
 			return nil
 		}
 		from = next

@@ -47,11 +47,13 @@ type Handler struct {
 	config Config
 	routes *routes
 	token  atomic.Pointer[string]
+	// bodyWait and writeWait are the times of the constants; tests shorten them.
+	bodyWait, writeWait time.Duration
 }
 
 // New makes a Handler.
 func New(config Config) *Handler {
-	h := &Handler{config: config, routes: newRoutes(config.Routes)}
+	h := &Handler{config: config, routes: newRoutes(config.Routes), bodyWait: bodyWait, writeWait: writeWait}
 	h.SetToken(config.Token)
 	return h
 }
@@ -73,7 +75,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := requestID(r)
 	r = r.WithContext(WithRequestID(r.Context(), id))
 	w.Header().Set(proto.HeaderRequestID, id)
-	rec := &recorder{ResponseWriter: w}
+	rec := &recorder{ResponseWriter: w, control: http.NewResponseController(w), wait: h.writeWait}
+	h.limit(rec, r)
 	route, allowed := h.routes.match(r)
 	defer func() { h.finish(rec, r, route, begun, recover()) }()
 	if h.config.Before != nil {
@@ -144,34 +147,3 @@ func served(rec *recorder, r *http.Request, route *Route, begun time.Time) Serve
 	}
 	return s
 }
-
-// recorder remembers the status that was sent.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (rec *recorder) WriteHeader(status int) {
-	if rec.status == 0 && status >= 200 {
-		rec.status = status
-	}
-	rec.ResponseWriter.WriteHeader(status)
-}
-
-func (rec *recorder) Write(p []byte) (int, error) {
-	if rec.status == 0 {
-		rec.status = http.StatusOK
-	}
-	return rec.ResponseWriter.Write(p)
-}
-
-// Flush lets stream handlers that ask for an http.Flusher have one.
-func (rec *recorder) Flush() {
-	if rec.status == 0 {
-		rec.status = http.StatusOK
-	}
-	_ = http.NewResponseController(rec.ResponseWriter).Flush() // a writer that cannot flush sends at the end
-}
-
-// Unwrap is for http.ResponseController.
-func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
