@@ -124,13 +124,21 @@ func (g *guard) admitData(authorization, tenant []byte) *httpserve.Error {
 		return errUnauthorized("this needs the header Authorization: Bearer <token> with the node's data token or a JWT that it takes")
 	}
 	claims := jwt.MapClaims{}
-	if _, err := g.jwt.ParseWithClaims(string(token), claims, func(*jwt.Token) (any, error) { return g.key, nil }); err != nil {
+	parsed, err := g.jwt.ParseWithClaims(string(token), claims, func(*jwt.Token) (any, error) { return g.key, nil })
+	if err != nil || beyond(parsed, claims) {
 		return errUnauthorized("the token was not accepted: it is malformed, expired, not valid yet, or not signed with the node's key")
 	}
 	if !namesTenant(claims["tenant"], string(tenant)) {
 		return httpserve.Errorf(403, "forbidden", "the token's tenant claim does not name this tenant")
 	}
 	return nil
+}
+
+// beyond tells of what the library lets pass: an expiry of 0, which it takes for none,
+// and extensions that a verifier must know (RFC 7515 §4.1.11).
+func beyond(token *jwt.Token, claims jwt.MapClaims) bool {
+	_, critical := token.Header["crit"]
+	return critical || claims["exp"] == 0.0
 }
 
 // namesTenant tells whether a claim, a name or a list of names, has the tenant.

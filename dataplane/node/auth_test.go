@@ -118,6 +118,12 @@ func TestJWT(t *testing.T) {
 		}
 		good := sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme"})
 		parts := strings.Split(good, ".")
+		extended := jwt.NewWithClaims(k.method, jwt.MapClaims{"tenant": "acme"})
+		extended.Header["crit"] = []string{"b64"}
+		critical, err := extended.SignedString(k.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
 		none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"tenant": "acme"})
 		confused := sign(t, jwt.SigningMethodHS256, k.key, jwt.MapClaims{"tenant": "acme"}) // the public key as a secret
 		if k.name == "HS256" {
@@ -133,6 +139,9 @@ func TestJWT(t *testing.T) {
 			{"expired", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme", "exp": now - 1}), 401},
 			{"not valid yet", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme", "nbf": now + 60}), 401},
 			{"an expiry that is no number", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme", "exp": "never"}), 401},
+			{"expired long ago", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme", "exp": 0}), 401},
+			{"no expiry at all", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "acme", "exp": nil}), 401},
+			{"an extension that is not known", critical, 401},
 			{"another tenant", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": "globex"}), 403},
 			{"a list without it", sign(t, k.method, k.signer, jwt.MapClaims{"tenant": []string{"globex"}}), 403},
 			{"no tenant", sign(t, k.method, k.signer, jwt.MapClaims{"sub": "acme"}), 403},
