@@ -12,10 +12,14 @@ import (
 	"domicile/proto"
 )
 
+// maxDiscard is how much of a body that is too large is read all the same: a
+// client that is still writing when the connection closes may lose the answer.
+const maxDiscard = 4 << 20
+
 // ReadBody reads a request's body of at most limit bytes: 413 beyond.
 func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return nil, tooLarge(r, limit)
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
@@ -23,12 +27,13 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 			Text: "the body could not be read to its end", Cause: err}
 	}
 	if int64(len(body)) > limit {
-		return nil, tooLarge(limit)
+		return nil, tooLarge(r, limit)
 	}
 	return body, nil
 }
 
-func tooLarge(limit int64) error {
+func tooLarge(r *http.Request, limit int64) error {
+	_, _ = io.CopyN(io.Discard, r.Body, maxDiscard)
 	return Errorf(http.StatusRequestEntityTooLarge, proto.CodeBodyTooLarge, "the body is larger than %d bytes", limit)
 }
 

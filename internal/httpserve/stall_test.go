@@ -14,15 +14,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// stalling serves with times so short that a test can wait for them: write is
-// how long a client may take to take an answer.
-func stalling(t *testing.T, write time.Duration, handler HandlerFunc) (net.Conn, *bufio.Reader) {
+// short is a time that a test can wait for.
+const short = 50 * time.Millisecond
+
+// stalling serves with these times for a body to come and an answer to be taken.
+func stalling(t *testing.T, body, write time.Duration, handler HandlerFunc) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	h := New(Config{Token: "secret", Logger: hclog.NewNullLogger(), Routes: []Route{
 		{Method: "PUT", Path: "/guarded", Name: "guarded", Handler: handler},
 		{Method: "PUT", Path: "/open", Name: "open", Open: true, Handler: handler},
 	}})
-	h.bodyWait, h.writeWait = 50*time.Millisecond, write
+	h.bodyWait, h.writeWait = body, write
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -47,7 +49,7 @@ func text(w http.ResponseWriter, r *http.Request) error {
 // token. net/http reads a body to its end before it answers.
 func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	for path, status := range map[string]int{"/guarded": 401, "/open": 400, "/nowhere": 404} {
-		c, answer := stalling(t, time.Minute, text)
+		c, answer := stalling(t, short, time.Minute, text)
 		fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf", path)
 		resp, err := http.ReadResponse(answer, nil)
 		if err != nil || resp.StatusCode != status {
@@ -65,7 +67,7 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 // A client that does not take its answer is cut off.
 func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	gone := make(chan error, 1)
-	c, _ := stalling(t, 50*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) error {
+	c, _ := stalling(t, short, short, func(w http.ResponseWriter, _ *http.Request) error {
 		part := []byte(strings.Repeat("x", 1<<20))
 		for {
 			if _, err := w.Write(part); err != nil {
@@ -84,7 +86,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 // and a connection that was idle, are left alone.
 func TestTimesEndWithTheirRequest(t *testing.T) {
 	work := make(chan struct{})
-	c, answer := stalling(t, 50*time.Millisecond, func(w http.ResponseWriter, r *http.Request) error {
+	c, answer := stalling(t, short, short, func(w http.ResponseWriter, r *http.Request) error {
 		body, err := ReadBody(r, 100)
 		if err != nil {
 			return err
@@ -102,7 +104,7 @@ func TestTimesEndWithTheirRequest(t *testing.T) {
 	ask := func(body string) *http.Response {
 		fmt.Fprintf(c, "PUT /open HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		if body == "long" {
-			time.AfterFunc(200*time.Millisecond, func() { close(work) })
+			time.AfterFunc(4*short, func() { close(work) })
 		}
 		resp, err := http.ReadResponse(answer, nil)
 		if err != nil {
@@ -114,5 +116,24 @@ func TestTimesEndWithTheirRequest(t *testing.T) {
 		if resp := ask(body); resp.StatusCode != http.StatusNoContent {
 			t.Errorf("%s: %d", body, resp.StatusCode)
 		}
+	}
+}
+
+// A client that writes its whole body before it reads gets the refusal: the
+// connection is not closed while it writes.
+func TestTheAnswerToALargeBodyArrives(t *testing.T) {
+	c, answer := stalling(t, time.Minute, time.Minute, text)
+	if err := c.(*net.TCPConn).SetWriteBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "PUT /open HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", 3<<20)
+	for range 3 << 10 {
+		if _, err := c.Write(make([]byte, 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := http.ReadResponse(answer, nil)
+	if err != nil || resp.StatusCode != 413 {
+		t.Fatalf("%v, %v", resp, err)
 	}
 }
