@@ -137,3 +137,27 @@ func TestAStopEndsStreamsAndAnswersWhatIsUnderWay(t *testing.T) {
 	}
 	s.ended <- nil // kill waits for it
 }
+
+// TestAVersionThatALeaderDoesNotKnowIsNotItsOwn records servers with versions
+// that they do not have: a level above the leader's own would be in the next
+// snapshot, and no server could start from that.
+func TestAVersionThatALeaderDoesNotKnowIsNotItsOwn(t *testing.T) {
+	g := startGroup(t, 2, nil)
+	leader, follower := g.leader(), g.follower()
+	put := func(s *testServer, m *testServer) reply {
+		return s.ask("POST", "/_shard/group/members", fmt.Sprintf(
+			`{"id":%q,"raft":%q,"api":%q,"version":999}`, m.config.ID, m.config.RaftAdvertise, "http://"+m.addr))
+	}
+	leader.want(put(follower, follower), 200, "")
+	for _, s := range g.servers {
+		leader.want(put(s, leader), 409, proto.CodeGroupConflict)
+	}
+	if level := leader.group.State().Level(); level != fsm.Version {
+		t.Errorf("the directory is of version %d now", level)
+	}
+	// The follower puts right what is recorded of it.
+	leader.until("knows the follower as it is", func() bool {
+		m, _ := leader.group.State().Member(follower.config.ID)
+		return m.Version == fsm.Version
+	})
+}

@@ -145,6 +145,15 @@ func (s *Server) nodeQuery(r *http.Request, body *fsm.RegionName) error {
 	return nil
 }
 
+// nodeRegion refuses a read that asks for the nodes of another directory.
+func (s *Server) nodeRegion(r *http.Request) error {
+	query := r.URL.Query()
+	if !query.Has("region") {
+		return nil
+	}
+	return s.ownRegion(fsm.RegionName(query.Get("region")))
+}
+
 func (s *Server) ownRegion(region fsm.RegionName) error {
 	if region != "" && !fsm.ValidName(string(region)) {
 		return badName("region", string(region))
@@ -165,6 +174,9 @@ func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
 		return err
 	}
 	name := fsm.NodeName(c.PathValue("node"))
+	if !fsm.ValidName(string(name)) {
+		return badName("node", string(name))
+	}
 	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name}); err != nil {
 		return err
 	}
@@ -174,6 +186,9 @@ func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
 }
 
 func (s *Server) listNodes(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	if err := s.nodeRegion(r); err != nil {
+		return err
+	}
 	nodes := []proto.Node{}
 	for n := range state.Nodes() {
 		nodes = append(nodes, describeNode(state, n))
@@ -187,10 +202,8 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request, state *fsm.Stat
 	if !fsm.ValidName(string(name)) {
 		return badName("node", string(name))
 	}
-	if r.URL.Query().Has("region") {
-		if err := s.ownRegion(fsm.RegionName(r.URL.Query().Get("region"))); err != nil {
-			return err
-		}
+	if err := s.nodeRegion(r); err != nil {
+		return err
 	}
 	n, ok := state.Node(name)
 	if !ok {

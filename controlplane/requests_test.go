@@ -80,6 +80,7 @@ var badRequests = []struct {
 	{"PUT", "/_shard/nodes/n1", `{"standby":"s1"}`, 409, "pair_conflict"},
 	{"DELETE", "/_shard/nodes/n1", ``, 409, "node_in_use"},
 	{"DELETE", "/_shard/nodes/nobody", ``, 404, "unknown_node"},
+	{"GET", "/_shard/nodes?region=E", ``, 400, "bad_request"},
 	{"PUT", "/_shard/tenants/acme", ``, 409, "tenant_exists"},
 	{"PUT", "/_shard/tenants/t", `{"node":"nobody"}`, 404, "unknown_node"},
 	{"PUT", "/_shard/tenants/t", `{"region":"mars"}`, 404, "unknown_region"},
@@ -173,6 +174,25 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	}
 	if n.changes() != calls {
 		t.Errorf("the node was called %d times", n.changes()-calls)
+	}
+}
+
+// TestABadNameIsNotWrittenToTheLog holds for every change that names something.
+func TestABadNameIsNotWrittenToTheLog(t *testing.T) {
+	s := startGroup(t, 1, nil).leader()
+	before := s.group.State().Revision()
+	for _, name := range []string{"Acme", "%ff", strings.Repeat("a", 65), ""} {
+		for _, path := range []string{"nodes/$", "tenants/$", "tenants/$/pin", "regions/$", "group/servers/$"} {
+			for _, method := range []string{"PUT", "DELETE"} {
+				if path == "group/servers/$" && method == "PUT" {
+					continue
+				}
+				s.want(s.ask(method, "/_shard/"+strings.Replace(path, "$", name, 1), "", proto.HeaderIdempotencyKey, method+path+name), 400, "bad_request")
+			}
+		}
+	}
+	if after := s.group.State().Revision(); after != before {
+		t.Errorf("the directory went from revision %d to %d", before, after)
 	}
 }
 

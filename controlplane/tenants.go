@@ -154,6 +154,9 @@ func (s *Server) deleteTenant(w http.ResponseWriter, c *change) error {
 	if _, err := parseQuery(c.Request); err != nil {
 		return err
 	}
+	if !fsm.ValidName(string(name)) {
+		return badName("tenant", string(name))
+	}
 	s.asked.begin(name, httpserve.RequestID(c.Context()))
 	defer s.asked.end(name)
 	result, err := s.propose(w, c, &fsm.DeleteTenant{Name: name})
@@ -196,6 +199,9 @@ func (s *Server) setPin(w http.ResponseWriter, c *change, pinned bool) error {
 		return err
 	}
 	name := fsm.TenantName(c.PathValue("tenant"))
+	if !fsm.ValidName(string(name)) {
+		return badName("tenant", string(name))
+	}
 	if _, err := s.propose(w, c, &fsm.SetPin{Tenant: name, Pinned: pinned}); err != nil {
 		return err
 	}

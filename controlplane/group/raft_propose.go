@@ -29,6 +29,11 @@ func (g *Group) Propose(ctx context.Context, p Proposal) (fsm.Result, fsm.Revisi
 	if err := g.mustLead(); err != nil {
 		return fsm.Result{}, 0, err
 	}
+	if put, ok := p.Cmd.(*fsm.PutMember); ok {
+		if err := g.mayRecord(&put.Member); err != nil {
+			return fsm.Result{}, 0, err
+		}
+	}
 	if !g.pending.enter() {
 		return fsm.Result{}, 0, ErrBusy
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -110,6 +111,20 @@ func (g *Group) self() fsm.Member {
 func (g *Group) recorded() bool {
 	m, ok := g.State().Member(g.cfg.ID)
 	return ok && *m == g.self()
+}
+
+// mayRecord refuses a record that would give the directory a version that this
+// server does not know: it could not read the next snapshot, nor could any other
+// of its version. The level is the lowest that is recorded, so that it is enough
+// that the leader's own record is right, before any other is taken.
+func (g *Group) mayRecord(m *fsm.Member) error {
+	switch {
+	case m.ID != g.cfg.ID && !g.recorded():
+		return ErrNoLeader // it has just become leader
+	case m.ID == g.cfg.ID && *m != g.self():
+		return &MembershipError{ID: m.ID, Text: fmt.Sprintf("server %s leads and records itself; what is given is not what it is", m.ID)}
+	}
+	return nil
 }
 
 // recordSelf records this server as leader of term.
