@@ -84,6 +84,87 @@ func TestR2NothingIsSentTwice(t *testing.T) {
 	}
 }
 
+// TestHeadStaysWhileItsBodyIsAwaited: the bytes of a head are the request's until
+// it has ended, although its body comes later and others are served meanwhile.
+func TestHeadStaysWhileItsBodyIsAwaited(t *testing.T) {
+	headThere, served := make(chan struct{}), make(chan struct{})
+	p, n := proxyTo(t, func(c *nodeConn) {
+		for {
+			h, ok := c.head()
+			if !ok {
+				return
+			}
+			first := strings.HasPrefix(h, "POST /first") && c.node.requests() == 1
+			if first {
+				close(headThere)
+			}
+			if _, ok := readBody(c.r, h); !ok {
+				return
+			}
+			if first {
+				<-served
+				return // no answer: it is sent again
+			}
+			io.WriteString(c, okAnswer)
+		}
+	})
+	request := strings.Replace(post("Idempotency-Key: k\r\nX-Whose: first\r\nContent-Length: 2", "hi"), "/", "/first", 1)
+	head, body := strings.TrimSuffix(request, "hi"), "hi"
+	c := dial(t, p.addr)
+	c.send(head)
+	await(t, "the head at the node", headThere)
+	c.send(body)
+	for range 64 {
+		other := dial(t, p.addr)
+		if status, _, _ := other.send(get("/" + strings.Repeat("x", 1000))).answer(); status != 200 {
+			t.Fatalf("another's request: %d", status)
+		}
+	}
+	close(served)
+	if status, _, got := c.answer(); status != 200 {
+		t.Errorf("got %d %q", status, got)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if again := n.heads[len(n.heads)-1]; again != n.heads[0] {
+		t.Errorf("sent first\n%q\nand then\n%q", n.heads[0], again)
+	}
+}
+
+// TestAnswersHeadStaysWhileARefusalsBodyIsAwaited is the same of an answer.
+func TestAnswersHeadStaysWhileARefusalsBodyIsAwaited(t *testing.T) {
+	headSent, served := make(chan struct{}), make(chan struct{})
+	p, _ := proxyTo(t, func(c *nodeConn) {
+		for {
+			h, _, ok := c.request()
+			if !ok {
+				return
+			}
+			if !strings.HasPrefix(h, "GET /first") {
+				io.WriteString(c, okAnswer)
+				continue
+			}
+			io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nX-Whose: first\r\nContent-Length: 2\r\n\r\n")
+			close(headSent)
+			<-served
+			io.WriteString(c, "{}")
+		}
+	})
+	c := dial(t, p.addr)
+	c.send(get("/first"))
+	await(t, "the answer's head", headSent)
+	for range 64 {
+		other := dial(t, p.addr)
+		if status, _, _ := other.send(get("/" + strings.Repeat("x", 1000))).answer(); status != 200 {
+			t.Fatalf("another's request: %d", status)
+		}
+	}
+	close(served)
+	if status, head, body := c.answer(); status != 503 || headValue(head, "X-Whose") != "first" || body != "{}" {
+		t.Errorf("got %q %q", head, body)
+	}
+}
+
 // TestR2HeadCutShortIsNoAnswer: part of an answer's head changes nothing.
 func TestR2HeadCutShortIsNoAnswer(t *testing.T) {
 	p, n := proxyTo(t, func(c *nodeConn) {

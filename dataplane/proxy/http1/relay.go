@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"time"
@@ -37,6 +38,9 @@ func (c *conn) readRefusal(uc *upConn) (*Refusal, bool) {
 		f.Kind = Unavailable
 	}
 	if a.body == BodyLength && a.length <= maxRefusal {
+		if int64(c.node.len()) < a.length {
+			a.buf = bytes.Clone(a.buf) // reading on may give up, or move, what it is in
+		}
 		for int64(c.node.len()) < a.length {
 			c.node.room()
 			if uc.fill(&c.node) != nil {

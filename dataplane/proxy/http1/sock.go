@@ -83,7 +83,8 @@ func (s *sock) fill(b *buffer) error {
 	return err
 }
 
-// tryFill is fill without waiting: errWouldBlock where nothing has arrived.
+// tryFill is fill without waiting: errWouldBlock where nothing has arrived. b
+// keeps its memory.
 // Without raw access it always says so.
 func (s *sock) tryFill(b *buffer) error {
 	if s.readFn == nil {

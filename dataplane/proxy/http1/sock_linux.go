@@ -49,13 +49,14 @@ func (s *sock) onReadable(fd uintptr) bool {
 			b.w += int(n)
 			return true
 		case syscall.EAGAIN:
+			if s.noWait { // what was read before is still in use
+				s.rerr = errWouldBlock
+				return true
+			}
 			if b.r == b.w {
 				b.release()
 			}
-			if s.noWait {
-				s.rerr = errWouldBlock
-			}
-			return s.noWait
+			return false
 		case syscall.EINTR:
 		default:
 			s.rerr = os.NewSyscallError("read", errno)
