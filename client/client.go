@@ -156,10 +156,7 @@ func (c *Client) do(ctx context.Context, q request, into any) (answer, error) {
 		if !again || wait > 0 && time.Now().Add(wait).After(until) {
 			return answer{}, err
 		}
-		var said *Error
-		if !errors.As(err, &said) {
-			at++ // no answer: try another server
-		}
+		at++ // it gave no answer, or is cut off from its group: try another
 		if err := pause(ctx, wait); err != nil {
 			return answer{}, err
 		}
@@ -170,7 +167,8 @@ func (c *Client) do(ctx context.Context, q request, into any) (answer, error) {
 func retry(q request, err error, tries, servers int) (time.Duration, bool) {
 	var said *Error
 	if errors.As(err, &said) {
-		return said.RetryAfter, said.Status == http.StatusServiceUnavailable && said.RetryAfter > 0
+		again := said.Status == http.StatusServiceUnavailable && said.RetryAfter > 0
+		return said.RetryAfter, again && !(q.once && said.Code == proto.CodeOutcomeUnknown)
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return 0, false

@@ -91,7 +91,7 @@ func TestAChangeIsAskedAgainWithItsKey(t *testing.T) {
 				t.Errorf("asked %+v", s)
 			}
 		}
-		if targets != "http://a: http://a: https://b http://a: " {
+		if targets != "http://a: https://b http://a: https://b " {
 			t.Errorf("asked %s", targets)
 		}
 		first := a.seen[0].key
@@ -119,6 +119,31 @@ func TestAnyOtherAnswerIsFinal(t *testing.T) {
 	})
 }
 
+// A server that is cut off from its group answers 503 for as long as it is; the
+// others do not.
+func TestAServerThatCannotServeIsLeftForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := transport(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "a:1" {
+				return status(503, `{"error":"no leader","code":"no_leader"}`, "Retry-After", "1")(r)
+			}
+			return status(204, ``)(r)
+		})
+		c, err := New(Config{Servers: []string{"http://a:1", "https://b:2/"}, Transport: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DeleteTenant(context.Background(), "acme"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// transport is a function as a transport.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestAskingAgainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := clientOf(t, status(503, `{"error":"no leader","code":"no_leader"}`, "Retry-After", "1"))
@@ -143,6 +168,10 @@ func TestAHandOverIsNotAskedAgainOnceItMayHaveArrived(t *testing.T) {
 		c, a := clientOf(t, broken("read"))
 		if _, err := c.TransferLeadership(context.Background(), ""); err == nil || len(a.seen) != 1 {
 			t.Errorf("%v after %d requests", err, len(a.seen))
+		}
+		c, a = clientOf(t, status(503, `{"error":"unknown","code":"outcome_unknown"}`, "Retry-After", "1"))
+		if _, err := c.TransferLeadership(context.Background(), ""); err == nil || len(a.seen) != 1 {
+			t.Errorf("%v after %d requests: it may have been done", err, len(a.seen))
 		}
 		c, a = clientOf(t, broken("dial"), status(200, `{"leader":"c2"}`))
 		if led, err := c.TransferLeadership(context.Background(), "c2"); err != nil || led.Leader != "c2" || len(a.seen) != 2 {
