@@ -25,9 +25,9 @@
 // An Idempotency-Key stands for one method, path, query and body. Answers that
 // were given before anything was proposed (400, 502 of a node that was asked
 // before it was recorded, 503) are not remembered: the same key may be asked
-// again. Changes of the group's servers are in Raft's log and not in the
-// directory; asking them twice does the same as once, so their keys are checked
-// and not remembered.
+// again. Of the changes of the group's servers, a removal is remembered. Adding
+// one twice does the same as once, and a hand-over of leadership concerns the
+// leader who is asked: those keys are checked and not remembered.
 //
 // # Decisions where the API leaves room
 //

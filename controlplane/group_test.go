@@ -161,3 +161,19 @@ func TestAVersionThatALeaderDoesNotKnowIsNotItsOwn(t *testing.T) {
 		return m.Version == fsm.Version
 	})
 }
+
+// TestAServerIsRemovedOnceByItsKey asks again, as one does whose answer was lost.
+func TestAServerIsRemovedOnceByItsKey(t *testing.T) {
+	g := startGroup(t, 2, nil)
+	leader, follower := g.leader(), g.follower()
+	leader.want(leader.ask("POST", "/_shard/group/servers",
+		`{"id":"c9","raft":"127.0.0.1:1","api":"http://127.0.0.1:1","voter":false}`), 200, "")
+	const path = "/_shard/group/servers/c9"
+	for _, s := range []*testServer{leader, follower, leader} {
+		if r := s.want(s.ask("DELETE", path, "", proto.HeaderIdempotencyKey, "k"), 200, ""); r.body["id"] != "c9" {
+			t.Errorf("answer %s", r.text)
+		}
+	}
+	leader.want(leader.ask("DELETE", path, "{}", proto.HeaderIdempotencyKey, "k"), 422, fsm.CodeKeyReused)
+	leader.want(leader.ask("DELETE", path, ""), 404, fsm.CodeMemberUnknown)
+}

@@ -135,13 +135,18 @@ func (s *Server) removeServer(w http.ResponseWriter, c *change) error {
 	if !fsm.ValidName(string(id)) {
 		return badName("server", string(id))
 	}
-	if !s.isServer(id) {
+	if !s.isServer(id) && !c.replayed {
 		return refusal(&fsm.Refusal{Code: fsm.CodeMemberUnknown, Text: "no server of the group has the id " + string(id),
 			Fields: map[string]string{"server": string(id)}})
 	}
+	if _, later := s.group.State().Member(id); c.replayed && later {
+		// What was removed under this key is gone; this one has joined since.
+		httpserve.WriteJSON(w, http.StatusOK, proto.ServerRemoved{ID: id})
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(c.Context(), membershipTimeout)
 	defer cancel()
-	if err := s.group.RemoveServer(ctx, id); err != nil {
+	if err := s.group.RemoveServer(ctx, group.RemoveRequest{ID: id, Key: c.key, Fingerprint: c.fingerprint}); err != nil {
 		return s.groupError(err)
 	}
 	s.logger.Info("server removed from the group", "server", id)

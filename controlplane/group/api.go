@@ -176,6 +176,14 @@ type Status struct {
 	Servers  []Server // sorted by id
 }
 
+// RemoveRequest is a server to be removed, with the Idempotency-Key under which
+// that is remembered, or none.
+type RemoveRequest struct {
+	ID          fsm.MemberID
+	Key         string
+	Fingerprint string
+}
+
 // AddRequest is a server to be added, or to be given or denied a vote.
 type AddRequest struct {
 	JoinRequest

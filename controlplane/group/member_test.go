@@ -83,7 +83,7 @@ func TestNonVoterFollowsAndDoesNotLead(t *testing.T) {
 func TestRemovedServerStopsAndRefusesToStart(t *testing.T) {
 	c := newCluster3(t)
 	leader, gone := c.leader(), c.follower()
-	if err := leader.g.RemoveServer(within(t), gone.cfg.ID); err != nil {
+	if err := leader.g.RemoveServer(within(t), RemoveRequest{ID: gone.cfg.ID}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -105,7 +105,7 @@ func TestRemovedServerStopsAndRefusesToStart(t *testing.T) {
 	if _, ok := leader.g.State().Member(gone.cfg.ID); ok {
 		t.Error("it is still recorded")
 	}
-	if err := leader.g.RemoveServer(within(t), gone.cfg.ID); err != nil {
+	if err := leader.g.RemoveServer(within(t), RemoveRequest{ID: gone.cfg.ID}); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
 	// With an empty folder the same id joins again, and reads of its former
@@ -132,16 +132,16 @@ func TestRemoveServerKeepsAMajority(t *testing.T) {
 		return !s.Healthy
 	})
 	var refused *MembershipError
-	if err := leader.g.RemoveServer(within(t), others[1].cfg.ID); !errors.As(err, &refused) {
+	if err := leader.g.RemoveServer(within(t), RemoveRequest{ID: others[1].cfg.ID}); !errors.As(err, &refused) {
 		t.Errorf("removing the only other that answers: %v", err)
 	}
-	if err := leader.g.RemoveServer(within(t), others[0].cfg.ID); err != nil {
+	if err := leader.g.RemoveServer(within(t), RemoveRequest{ID: others[0].cfg.ID}); err != nil {
 		t.Errorf("removing the dead one: %v", err)
 	}
 	// It was down when it was removed; whoever starts it finds no group that
 	// knows it, and cannot disturb this one.
 	var not *NotLeaderError
-	if err := leader.g.RemoveServer(within(t), leader.cfg.ID); !errors.As(err, &not) && !errors.Is(err, ErrNoLeader) {
+	if err := leader.g.RemoveServer(within(t), RemoveRequest{ID: leader.cfg.ID}); !errors.As(err, &not) && !errors.Is(err, ErrNoLeader) {
 		t.Errorf("removing the leader: %v, want a hand-over first", err)
 	}
 	c.leader(leader)

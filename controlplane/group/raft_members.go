@@ -213,7 +213,8 @@ func (g *Group) awaitCaughtUp(ctx context.Context, id fsm.MemberID) error {
 // again), then itself. A leader that is to be removed hands over first and
 // answers NotLeaderError. Removing one that is not there is no error. It is
 // refused where those that remain could not commit.
-func (g *Group) RemoveServer(ctx context.Context, id fsm.MemberID) error {
+func (g *Group) RemoveServer(ctx context.Context, req RemoveRequest) error {
+	id := req.ID
 	if err := g.mustLead(); err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (g *Group) RemoveServer(ctx context.Context, id fsm.MemberID) error {
 			return err
 		}
 	}
-	if err := g.tellRemoved(ctx, id); err != nil {
+	if err := g.tellRemoved(ctx, req); err != nil {
 		return err
 	}
 	_, index = g.configuration()
@@ -279,8 +280,8 @@ func (g *Group) checkRemove(leaving Server) error {
 
 // tellRemoved takes a server's record out of the directory, and waits a moment
 // for that to reach it.
-func (g *Group) tellRemoved(ctx context.Context, id fsm.MemberID) error {
-	result, rev, err := g.Propose(ctx, Proposal{Cmd: &fsm.DeleteMember{ID: id}})
+func (g *Group) tellRemoved(ctx context.Context, req RemoveRequest) error {
+	result, rev, err := g.Propose(ctx, Proposal{Key: req.Key, Fingerprint: req.Fingerprint, Cmd: &fsm.DeleteMember{ID: req.ID}})
 	if err != nil {
 		return err
 	}
@@ -293,7 +294,7 @@ func (g *Group) tellRemoved(ctx context.Context, id fsm.MemberID) error {
 	defer wait.Stop()
 	for told := 0; told < 3; {
 		_, changed := g.peers.confirmed(nil, 0, time.Time{})
-		s, _ := g.server(id)
+		s, _ := g.server(req.ID)
 		if s.Healthy && s.Index >= uint64(rev) {
 			told++
 		}
