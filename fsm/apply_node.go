@@ -30,7 +30,7 @@ func (c *change) putNode(cmd *PutNode) Result {
 	set(&n.Zone, cmd.Zone)
 	set(&n.Weight, cmd.Weight)
 	if changed && n.Region != e.node.Region {
-		if r := c.inUse(e, "its region cannot change"); r != nil {
+		if r := inUse(e, "its region cannot change"); r != nil {
 			return refused(r)
 		}
 	}
@@ -101,9 +101,9 @@ func printable(t string, limit int) bool {
 
 // inUse refuses what cannot be done to a node that holds something or is in a
 // pair (N3), naming one thing.
-func (c *change) inUse(e *seat, what string) *Refusal {
+func inUse(e *seat, what string) *Refusal {
 	name := string(e.node.Name)
-	if r := c.holds(e, what); r != nil {
+	if r := holds(e, what); r != nil {
 		return r
 	}
 	if other := max(e.node.Standby, e.standbyOf); other != "" {
@@ -114,16 +114,16 @@ func (c *change) inUse(e *seat, what string) *Refusal {
 }
 
 // holds refuses what cannot be done to a node that holds a unit, naming one.
-func (c *change) holds(e *seat, what string) *Refusal {
-	u, _, any := e.units.Min()
+func holds(e *seat, what string) *Refusal {
+	_, p, any := e.units.Min()
 	if !any {
 		return nil
 	}
 	name, held := string(e.node.Name), "holds"
-	if p, ok := c.Placed(u); ok && p.Node != e.node.Name {
+	if p.Node != e.node.Name {
 		held = "holds a copy of"
 	}
-	return refuse(CodeNodeInUse, "node "+name+" "+held+" "+string(u)+": "+what, "node", name, "tenant", tenantOf(u))
+	return refuse(CodeNodeInUse, "node "+name+" "+held+" "+string(p.Unit)+": "+what, "node", name, "tenant", tenantOf(p.Unit))
 }
 
 func tenantOf(u UnitName) string {
@@ -154,8 +154,8 @@ func (c *change) pair(n *Node, standby NodeName) *Refusal {
 	case e.node.Standby != "":
 		return conflict("node " + string(standby) + " has a standby of its own, " + string(e.node.Standby))
 	case e.primaries > 0:
-		u, _, _ := e.units.Min()
-		return conflict("node " + string(standby) + " holds tenants (" + string(u) + "); a standby holds none of its own")
+		_, p, _ := e.units.Min()
+		return conflict("node " + string(standby) + " holds tenants (" + string(p.Unit) + "); a standby holds none of its own")
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 	if !ok {
 		return unknownNode(cmd.Name)
 	}
-	if r := c.holds(e, "it cannot be deleted; move its tenants away first"); r != nil {
+	if r := holds(e, "it cannot be deleted; move its tenants away first"); r != nil {
 		return r
 	}
 	c.dropNode(e)

@@ -103,7 +103,10 @@ func checkTenant(s *State, name TenantName, t *tenancy) error {
 	if t.tenant.HasHome && t.tenant.Buckets > 0 || (t.unit != nil) != (want == 1 && t.tenant.Buckets == 0) {
 		return fmt.Errorf("units and record of a tenant disagree")
 	}
-	units := slices.Collect(s.TenantUnits(name))
+	units := []*Placed{t.unit}
+	if t.unit == nil {
+		units = slices.Collect(s.TenantUnits(name))
+	}
 	if len(units) != want {
 		return fmt.Errorf("%d units, %d expected", len(units), want)
 	}
@@ -143,32 +146,39 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	if !ok || j.Tenant != tenant {
 		return fmt.Errorf("%s, at job %d that is not its own", p.State, p.Job)
 	}
-	want := map[UnitState]JobKind{UnitCreating: JobCreate, UnitDeleting: JobDelete}[p.State]
-	return must(j.Kind == want, "%s, at a job to %s", p.State, j.Kind)
+	ok = p.State == UnitCreating && j.Kind == JobCreate || p.State == UnitDeleting && j.Kind == JobDelete
+	return must(ok, "%s, at a job to %s", p.State, j.Kind)
 }
 
 // checkSeats compares what nodes are said to hold with what is placed there.
 func checkSeats(s *State) error {
 	held := make(map[NodeName]*[2]int)
-	count := func(n NodeName, u UnitName, copy int) error {
+	count := func(n NodeName, p *Placed, copy int) error {
 		if held[n] == nil {
 			held[n] = new([2]int)
 		}
 		held[n][copy]++
 		e, _ := s.nodes.Get(n)
-		_, ok := e.units.Get(u)
-		return must(ok, "node %s does not know that it holds %s", n, u)
+		known, _ := e.units.Get(seatKeyOf(p))
+		return must(known == p, "node %s does not know that it holds %s", n, p.Unit)
 	}
-	for t := range s.Tenants("", "") {
-		for p := range s.TenantUnits(t.Name) {
-			if err := count(p.Node, p.Unit, 0); err != nil {
+	counts := func(p *Placed) error {
+		err := count(p.Node, p, 0)
+		for _, c := range p.Copies {
+			err = cmp.Or(err, count(c.Node, p, 1))
+		}
+		return err
+	}
+	for _, p := range s.Placements() {
+		if p != nil {
+			if err := counts(p); err != nil {
 				return err
 			}
-			for _, c := range p.Copies {
-				if err := count(c.Node, p.Unit, 1); err != nil {
-					return err
-				}
-			}
+		}
+	}
+	for p := range s.BucketUnits() {
+		if err := counts(p); err != nil {
+			return err
 		}
 	}
 	return each(s.nodes.Scan, func(name NodeName, e *seat) error {

@@ -79,7 +79,7 @@ func (b *Builder) AddRegion(r *Region) error { return load(&b.s.regions, r.Name,
 
 // AddNode adds a node.
 func (b *Builder) AddNode(n *Node) error {
-	return load(&b.s.nodes, n.Name, &seat{node: n, units: *btree.NewMap[UnitName, struct{}](degree)})
+	return load(&b.s.nodes, n.Name, &seat{node: n, units: *btree.NewMap[seatKey, *Placed](degree)})
 }
 
 // AddTenant adds a tenant, with its unit when it is one unit.
@@ -103,12 +103,13 @@ func (b *Builder) AddUnit(p *Placed) error {
 
 // seat tells the nodes of a unit that they hold it.
 func (b *Builder) seat(p *Placed) error {
+	key := seatKeyOf(p)
 	put := func(n NodeName) (*seat, error) {
 		e, ok := b.s.nodes.Get(n)
 		if !ok {
 			return nil, fmt.Errorf("unit %s is on node %s, which is not recorded", p.Unit, n)
 		}
-		e.units.Load(p.Unit, struct{}{})
+		e.units.Set(key, p)
 		return e, nil
 	}
 	e, err := put(p.Node)

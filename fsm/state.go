@@ -48,12 +48,23 @@ type tenancy struct {
 // holds and its place in a pair.
 type seat struct {
 	node      *Node
-	standbyOf NodeName // the node whose standby this one is, or ""
-	units     btree.Map[UnitName, struct{}]
+	standbyOf NodeName                    // the node whose standby this one is, or ""
+	units     btree.Map[seatKey, *Placed] // by creation: new ones come at the end, which is cheap
 	primaries int
 	copies    int
 
 	generation uint64
+}
+
+// seatKey orders a node's units: by the entry that created them, then by
+// bucket.
+type seatKey uint64
+
+// seatKeyOf leaves 47 bits to the revision: a group would have to take a
+// million entries a second for four years to need more.
+func seatKeyOf(p *Placed) seatKey {
+	_, bucket, _ := p.Unit.Split()
+	return seatKey(uint64(p.ID)<<17 | uint64(bucket))
 }
 
 // degree is that of the large trees. After a snapshot the first write to a
@@ -130,18 +141,13 @@ func (s *State) NodeHolds(name NodeName) (primaries, copies int) {
 	return 0, 0
 }
 
-// HeldBy yields, by name, the units whose primary or a copy is placed on a
-// node, in any state.
+// HeldBy yields the units whose primary or a copy is placed on a node, in any
+// state, in the order in which they were created.
 func (s *State) HeldBy(name NodeName) iter.Seq[*Placed] {
 	return func(yield func(*Placed) bool) {
-		e, ok := s.nodes.Get(name)
-		if !ok {
-			return
+		if e, ok := s.nodes.Get(name); ok {
+			e.units.Scan(func(_ seatKey, p *Placed) bool { return yield(p) })
 		}
-		e.units.Scan(func(u UnitName, _ struct{}) bool {
-			p, ok := s.Placed(u)
-			return !ok || yield(p)
-		})
 	}
 }
 
@@ -179,6 +185,14 @@ func (s *State) Tenants(prefix string, after TenantName) iter.Seq[*Tenant] {
 			}
 			return yield(t.tenant)
 		})
+	}
+}
+
+// Placements yields, by name, each tenant with its unit, or with nil when it is
+// not one unit.
+func (s *State) Placements() iter.Seq2[*Tenant, *Placed] {
+	return func(yield func(*Tenant, *Placed) bool) {
+		s.tenants.Scan(func(_ TenantName, t *tenancy) bool { return yield(t.tenant, t.unit) })
 	}
 }
 

@@ -238,7 +238,7 @@ func TestTenantsArePagedByName(t *testing.T) {
 	for p := range d.HeldBy("n1") {
 		held = append(held, string(p.Unit))
 	}
-	if s := strings.Join(held, " "); s != "- a ab abc ac b" {
+	if s := strings.Join(held, " "); s != "b a ab abc ac -" {
 		t.Errorf("held by n1: %q", s)
 	}
 }

@@ -138,7 +138,13 @@ func Project(s *State) iter.Seq[Event] {
 }
 
 func projectTenants(s *State, yield func(Event) bool) {
-	for t := range s.Tenants("", "") {
+	for t, p := range s.Placements() {
+		if p != nil {
+			if p.served() && !yield(Event{Unit: p.info()}) {
+				return
+			}
+			continue
+		}
 		if s.told(t) && !yield(Event{Tenant: t.info()}) {
 			return
 		}

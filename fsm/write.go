@@ -16,7 +16,7 @@ func (s *State) ownSeat(name NodeName) *seat {
 	if ok && e.generation == s.generation {
 		return e
 	}
-	own := &seat{units: *btree.NewMap[UnitName, struct{}](degree)}
+	own := &seat{units: *btree.NewMap[seatKey, *Placed](degree)}
 	if ok {
 		*own = *e
 		own.units = *e.units.Copy()
@@ -92,33 +92,43 @@ func (s *State) putUnit(p *Placed) {
 	s.reseat(before, p)
 }
 
-// reseat moves a unit from the nodes that held it to those that hold it now;
-// either may be nil.
+// reseat takes a unit's former record from the nodes that held it and gives its
+// present one to those that hold it; either may be nil.
 func (s *State) reseat(before, now *Placed) {
-	if before != nil && now != nil && before.Node == now.Node &&
-		slices.EqualFunc(before.Copies, now.Copies, func(a, b Copy) bool { return a.Node == b.Node }) {
+	if before == now {
 		return
 	}
-	if before != nil {
+	if before != nil && (now == nil || before.ID != now.ID || before.Node != now.Node || !sameNodes(before.Copies, now.Copies)) {
+		key := seatKeyOf(before)
 		own := s.ownSeat(before.Node)
-		own.units.Delete(before.Unit)
+		own.units.Delete(key)
 		own.primaries--
 		for _, c := range before.Copies {
 			own := s.ownSeat(c.Node)
-			own.units.Delete(before.Unit)
+			own.units.Delete(key)
 			own.copies--
 		}
+		before = nil
 	}
-	if now != nil {
-		own := s.ownSeat(now.Node)
-		own.units.Set(now.Unit, struct{}{})
-		own.primaries++
-		for _, c := range now.Copies {
-			own := s.ownSeat(c.Node)
-			own.units.Set(now.Unit, struct{}{})
-			own.copies++
-		}
+	if now == nil {
+		return
 	}
+	key, added := seatKeyOf(now), 0
+	if before == nil {
+		added = 1
+	}
+	own := s.ownSeat(now.Node)
+	own.units.Set(key, now)
+	own.primaries += added
+	for _, c := range now.Copies {
+		own := s.ownSeat(c.Node)
+		own.units.Set(key, now)
+		own.copies += added
+	}
+}
+
+func sameNodes(a, b []Copy) bool {
+	return slices.EqualFunc(a, b, func(a, b Copy) bool { return a.Node == b.Node })
 }
 
 // JobsKept is how many ended jobs are kept, the last to end; their outcomes

@@ -150,12 +150,12 @@ func (sw *snapshotWriter) records(s *fsm.State) error {
 
 func (sw *snapshotWriter) tenants(s *fsm.State) error {
 	p := &sw.part
-	for t := range s.Tenants("", "") {
+	for t, whole := range s.Placements() {
 		m := next(&p.Tenants)
 		unit := m.Unit
 		putTenant(m, t)
 		m.Unit = nil
-		if whole, ok := s.Placed(fsm.UnitName(t.Name)); ok {
+		if whole != nil {
 			if unit == nil {
 				unit = new(pb.Placed)
 			}
