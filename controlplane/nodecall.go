@@ -64,10 +64,9 @@ func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
 	case err == nil && reply.status == http.StatusOK:
 		return loops.Answer{Outcome: loops.Done}
 	case err == nil && reply.status == http.StatusBadRequest:
-		text, _ := said(reply)
 		return loops.Answer{Outcome: loops.Refused, Refusal: &fsm.Refusal{
 			Code:   fsm.CodeSchemaRefused,
-			Text:   "the schema was refused and nothing was created: " + text,
+			Text:   "the schema was refused and nothing was created: " + said(reply),
 			Fields: c.fields(),
 		}}
 	}
@@ -85,10 +84,12 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.target.ID), 10))
 	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.target.Unit), header, nil)
 	if err == nil {
-		switch _, code := said(reply); {
-		case reply.status == http.StatusNoContent || reply.status == http.StatusOK:
+		// Only a node's own word ends a job: what listens at its address may be
+		// something else for a while, and has a 404 for everything.
+		switch code, node := errorOf(reply); {
+		case reply.status == http.StatusNoContent:
 			return loops.Answer{Outcome: loops.Done}
-		case reply.status == http.StatusNotFound && code != proto.CodeUnknownRoute,
+		case reply.status == http.StatusNotFound && node && code != proto.CodeUnknownRoute,
 			reply.status == http.StatusConflict && code == nodeCodeUnitExists:
 			return loops.Answer{Outcome: loops.Absent}
 		}
@@ -110,10 +111,9 @@ func (c *nodeCall) negative(reply nodeReply, err error, what string) loops.Answe
 			Fields: c.fields(),
 		}}
 	}
-	text, _ := said(reply)
 	a := loops.Answer{Outcome: loops.Refused, Refusal: &fsm.Refusal{
 		Code:   fsm.CodeNodeRefused,
-		Text:   fmt.Sprintf("node %s refused to %s: %s", c.node.name, what, text),
+		Text:   fmt.Sprintf("node %s refused to %s: %s", c.node.name, what, said(reply)),
 		Fields: c.fields(),
 	}}
 	switch {
@@ -139,16 +139,27 @@ func (c *nodeCall) fields() map[string]string {
 	return map[string]string{"node": string(c.node.name), "tenant": string(tenant)}
 }
 
-// said gives the text and the code of a node's error answer.
-func said(reply nodeReply) (string, fsm.Code) {
-	var body struct {
-		Error string   `json:"error"`
-		Code  fsm.Code `json:"code"`
+// nodeFault is the body of a node's negative answer.
+type nodeFault struct {
+	Error string   `json:"error"`
+	Code  fsm.Code `json:"code"`
+}
+
+// said gives the text of a node's negative answer.
+func said(reply nodeReply) string {
+	var f nodeFault
+	if json.Unmarshal(reply.body, &f) != nil || f.Error == "" {
+		return fmt.Sprintf("status %d", reply.status)
 	}
-	if json.Unmarshal(reply.body, &body) != nil || body.Error == "" {
-		return fmt.Sprintf("status %d", reply.status), body.Code
-	}
-	return body.Error, body.Code
+	return f.Error
+}
+
+// errorOf gives the code of a negative answer, "" for none; false where it does
+// not look like a node's.
+func errorOf(reply nodeReply) (fsm.Code, bool) {
+	var f nodeFault
+	err := json.Unmarshal(reply.body, &f)
+	return f.Code, err == nil && f.Error != ""
 }
 
 // holderOf gives the holder that a node's 409 names.

@@ -1,0 +1,53 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"domicile/controlplane/loops"
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// TestOnlyANodesWordEndsARemoval: what listens at a node's address may be
+// something else for a while (a balancer, a node without its admin protocol).
+// Its 404 does not say that the unit is gone, and a job that ended on it would
+// leave the unit behind.
+func TestOnlyANodesWordEndsARemoval(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   loops.Outcome
+	}{
+		{204, ``, loops.Done},
+		{404, `{"error":"no such unit","code":"unknown_tenant"}`, loops.Absent},
+		{404, `{"error":"no tenant acme"}`, loops.Absent}, // a node of another make (X1)
+		{404, `{"error":"no such path","code":"unknown_route"}`, loops.Refused},
+		{404, `<html>404 Not Found</html>`, loops.Refused},
+		{404, ``, loops.Refused},
+		{404, `{}`, loops.Refused},
+		{200, `<html>welcome</html>`, loops.Refused},
+		{302, ``, loops.Refused},
+		{409, `{"error":"another unit","code":"unit_exists"}`, loops.Absent},
+		{409, `{"error":"in use","code":"in_use"}`, loops.Refused},
+		{409, `{"authority":"c1/global","history":1,"term":9}`, loops.Fenced},
+		{409, `{"authority":"c2/global","history":1,"term":9}`, loops.Foreign},
+		{503, `{"error":"not now"}`, loops.Unavailable},
+	} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		}))
+		transport := &http.Transport{}
+		call := nodeCall{nodes: newNodeClient(transport), node: nodeAt{name: "n1", addr: node.URL, token: "t"},
+			target: fsm.Target{Unit: "acme", ID: 5, Node: "n1"}, holder: proto.Holder{Authority: "c1/global", History: 1, Term: 3}}
+		if a := call.do(context.Background(), loops.RemoveUnit); a.Outcome != c.want {
+			t.Errorf("%d %s: outcome %d, want %d", c.status, c.body, a.Outcome, c.want)
+		}
+		transport.CloseIdleConnections()
+		node.Close()
+	}
+}
