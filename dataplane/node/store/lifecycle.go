@@ -43,6 +43,12 @@ func (s *Store) Create(ctx context.Context, name string, id uint64) (Record, err
 	if old != nil {
 		return sameUnit(&old.Record, id)
 	}
+	// Its files would be removed as what an earlier attempt has left; but that
+	// has a record.
+	if _, err := os.Stat(s.unitPath(name)); err == nil {
+		return Record{}, &UnitError{Unit: name, Op: "create", Err: fmt.Errorf("%w: %s is there, without a record", ErrDamaged, s.unitPath(name)),
+			Hint: "move it away, or put it in place (PUT …/file)"}
+	}
 	rec := stored{Record: Record{Name: name, ID: id, State: Active, Epoch: 1}, Intent: creating}
 	if err := s.putRecord(&rec); err != nil {
 		return Record{}, err

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -43,6 +45,22 @@ type stored struct {
 // one being deleted no longer. One whose image is being put in its place is,
 // if it was there before (ID is kept either way).
 func (r *stored) visible() bool { return r.Intent == "" }
+
+// recordsThere refuses a folder that has units and no record of them: begun
+// anew, the record would make them unknown and forget the newest holder.
+func recordsThere(dir string) error {
+	if st, err := os.Stat(filepath.Join(dir, "units.bolt")); err == nil && st.Size() > 0 {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look at the record of the units: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "units", "*", "*.db"))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s is missing or empty, but there are units (%s); put it back from a copy of the folder",
+		ErrFormat, filepath.Join(dir, "units.bolt"), files[0])
+}
 
 func openRegistry(dir string, wait time.Duration) (*bolt.DB, error) {
 	db, err := bolt.Open(filepath.Join(dir, "units.bolt"), 0o600, &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})

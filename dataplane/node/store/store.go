@@ -54,6 +54,9 @@ func Open(cfg Config) (*Store, error) {
 	if s.id, err = openFormat(cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err = recordsThere(cfg.Dir); err != nil {
+		return nil, err
+	}
 	if s.db, err = openRegistry(cfg.Dir, time.Second); err != nil {
 		return nil, err
 	}

@@ -136,6 +136,10 @@ func (u *Unit) recover(epoch uint64) error {
 		u.closeFiles()
 		return u.openError(err)
 	}
+	if u.walBytes.Load() > walHeaderSize && !r.tail.known {
+		u.closeFiles()
+		return u.damaged("its WAL has no valid header") // which is on disk before the first frame
+	}
 	if r.foreign {
 		u.s.log.Warn("unit was changed by another program", "unit", u.name, "position", r.pos)
 	}
