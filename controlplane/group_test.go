@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"domicile/client"
 	"domicile/controlplane/group"
@@ -176,4 +179,29 @@ func TestAServerIsRemovedOnceByItsKey(t *testing.T) {
 	}
 	leader.want(leader.ask("DELETE", path, "{}", proto.HeaderIdempotencyKey, "k"), 422, fsm.CodeKeyReused)
 	leader.want(leader.ask("DELETE", path, ""), 404, fsm.CodeMemberUnknown)
+}
+
+// TestAServerThatDoesNotAnswerHoldsUpNoJoin has the first address of --join
+// accept connections and say nothing, as a paused process does.
+func TestAServerThatDoesNotAnswerHoldsUpNoJoin(t *testing.T) {
+	g := startGroup(t, 1, nil)
+	mute := listenOn(t, "127.0.0.1:0")
+	defer mute.Close()
+	config := Config{ID: "c2", DataDir: t.TempDir(), Token: adminToken, Timing: calm, Logger: hclog.NewNullLogger(),
+		Listener: listenOn(t, "127.0.0.1:0"), RaftListener: listenOn(t, "127.0.0.1:0"),
+		Join: []string{"http://" + mute.Addr().String(), "http://" + g.leader().addr}}
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.joinWait = 5 * time.Second
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-ended
+		_ = s.Close()
+	}()
+	waitFor(t, "c2 has joined", func() bool { ok, _ := s.group.Ready(); return ok })
 }

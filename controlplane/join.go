@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"domicile/client"
 	"domicile/controlplane/group"
 	"domicile/fsm"
 	"domicile/proto"
 )
+
+// joinTimeout bounds how long one server is waited for: longer than it may take
+// to take another one in.
+const joinTimeout = membershipTimeout + 10*time.Second
 
 // join asks the servers of an existing group, one after the other, to add this
 // one. The group calls it again until it succeeds.
@@ -21,8 +26,10 @@ func (s *Server) join(ctx context.Context, req group.JoinRequest) (group.JoinAns
 		if err != nil {
 			return group.JoinAnswer{}, err
 		}
-		added, err := c.AddServer(ctx, proto.AddServer{ID: req.ID, Raft: req.Raft, API: req.API,
+		asking, cancel := context.WithTimeout(ctx, s.joinWait) // one may be paused
+		added, err := c.AddServer(asking, proto.AddServer{ID: req.ID, Raft: req.Raft, API: req.API,
 			Region: &region, Version: req.Version, Empty: req.Empty})
+		cancel()
 		if err == nil {
 			return group.JoinAnswer{Cluster: added.Cluster, Index: added.Index}, nil
 		}

@@ -46,7 +46,9 @@ type Server struct {
 	handler *httpserve.Handler
 	meters  meters
 	streams atomic.Int64 // streams that are being served
-	close   func() error
+	// joinWait is joinTimeout; tests shorten it before Run.
+	joinWait time.Duration
+	close    func() error
 	// over ends when the group does: nothing that waits for it need wait longer.
 	over   context.Context
 	giveUp context.CancelFunc
@@ -80,7 +82,7 @@ func newServer(config Config) (*Server, error) {
 		peers: &http.Client{Transport: transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
-		asked: &askers{id: make(map[fsm.TenantName]string)},
+		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
 	}
 	s.over, s.giveUp = context.WithCancel(context.Background())
 	if s.audit, err = audit.Open(config.Audit); err != nil {
