@@ -1,6 +1,9 @@
 package fsm
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	j, ok := c.running.Get(cmd.ID)
@@ -82,8 +85,8 @@ func (r *Refusal) kept() *Refusal {
 	own := &Refusal{Code: Code(clip(string(r.Code))), Text: clip(r.Text)}
 	if len(r.Fields) > 0 && len(r.Fields) <= 16 {
 		own.Fields = make(map[string]string, len(r.Fields))
-		for k, v := range r.Fields {
-			own.Fields[clip(k)] = clip(v)
+		for _, k := range slices.Sorted(maps.Keys(r.Fields)) { // clipped names may be the same
+			own.Fields[clip(k)] = clip(r.Fields[k])
 		}
 	}
 	return own

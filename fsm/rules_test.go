@@ -188,3 +188,24 @@ func TestC5WhoMayBeAStandby(t *testing.T) {
 		}
 	}
 }
+
+// What is kept of a refusal is the same on every server, also where its names
+// are the same once they are clipped.
+func TestI3AKeptRefusalIsTheSameEverywhere(t *testing.T) {
+	long := strings.Repeat("n", 5000)
+	kept := func() string {
+		d := newDir(t)
+		d.node("n1", "eu")
+		job := d.ok(&fsm.CreateTenant{Name: "acme"}).Job
+		d.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepMake, To: fsm.StepUndo, Refusal: &fsm.Refusal{
+			Code: fsm.CodeNodeRefused, Fields: map[string]string{long + "1": "a", long + "2": "b", long + "3": "c"}}})
+		j, _ := d.Job(job)
+		return fmt.Sprint(j.Refusal.Fields)
+	}
+	first := kept()
+	for range 50 {
+		if again := kept(); again != first {
+			t.Fatalf("…%s and …%s, of one log", first[len(first)-10:], again[len(again)-10:])
+		}
+	}
+}
