@@ -1,9 +1,9 @@
 package httpserve
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
 
@@ -40,22 +40,54 @@ func WriteError(w http.ResponseWriter, e *Error) {
 	if after := e.RetryAfter; after > 0 || e.Status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", strconv.Itoa(max(after, 1)))
 	}
-	body := make(map[string]any, len(e.Fields)+2)
-	maps.Copy(body, e.Fields)
-	body["error"], body["code"] = e.Text, e.Code
-	WriteJSON(w, e.Status, body)
+	write(w, e.Status, e.Body())
+}
+
+// Body is the error as it is sent: error, code, then the further fields by
+// name.
+func (e *Error) Body() []byte {
+	first, err := EncodeJSON(struct {
+		Error string     `json:"error"`
+		Code  proto.Code `json:"code"`
+	}{e.Text, e.Code})
+	if err == nil && len(e.Fields) > 0 {
+		var rest []byte
+		if rest, err = EncodeJSON(e.Fields); err == nil {
+			first = append(append(first[:len(first)-len("}\n")], ','), rest[1:]...)
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("BUG: encode the error %s: %v", e.Code, err))
+	}
+	return first
+}
+
+// EncodeJSON is json.Marshal for people and programs, not for HTML: < and & stay
+// what they are. A newline ends it.
+func EncodeJSON(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // WriteJSON answers v, which must be encodable, with a status.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
+	text, err := EncodeJSON(v)
 	if err != nil {
 		panic(fmt.Sprintf("BUG: encode %T: %v", v, err))
 	}
+	write(w, status, text)
+}
+
+func write(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	// A client that has gone away is no concern of the handler.
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text)
 }

@@ -1,6 +1,7 @@
 package httpserve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,9 @@ type Config struct {
 	// below Guarded, so that they tell nothing; "" for none.
 	Token   string
 	Guarded string
+	// Nothing is the answer at an unknown path: what serves here, and which
+	// paths it has.
+	Nothing string
 	Logger  hclog.Logger
 	// Before runs before anything is answered, on every request: it sets the
 	// headers that each answer carries. May be nil.
@@ -83,8 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.config.Before(rec, r)
 	}
 	if !h.open(route, r) && !Authorized(r, *h.token.Load()) {
-		WriteError(rec, Errorf(http.StatusUnauthorized, proto.CodeUnauthorized,
-			"this needs the header Authorization: Bearer <token> with the server's token"))
+		WriteError(rec, Errorf(http.StatusUnauthorized, proto.CodeUnauthorized, "%s", refusedToken(r)))
 		return
 	}
 	switch {
@@ -97,7 +100,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(rec, Errorf(http.StatusMethodNotAllowed, proto.CodeMethodNotAllowed,
 			"this path takes %s", strings.Join(allowed, ", ")))
 	default:
-		WriteError(rec, Errorf(http.StatusNotFound, proto.CodeUnknownRoute, "there is no such path"))
+		WriteError(rec, Errorf(http.StatusNotFound, proto.CodeUnknownRoute,
+			"%s", cmp.Or(h.config.Nothing, "there is no such path")))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func newTestServer(t *testing.T, log io.Writer, served chan<- Served) *httptest.Server {
 	h := New(Config{
-		Token: "secret", Guarded: "/a/",
+		Token: "secret", Guarded: "/a/", Nothing: "nothing here",
 		Logger: hclog.New(&hclog.LoggerOptions{Output: log}),
 		Before: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Always", "1") },
 		Done:   func(s Served) { served <- s },
@@ -24,7 +24,7 @@ func newTestServer(t *testing.T, log io.Writer, served chan<- Served) *httptest.
 				return nil
 			}},
 			{Method: "PUT", Path: "/a/{x}", Name: "put", Handler: func(http.ResponseWriter, *http.Request) error {
-				return &Error{Status: 503, Code: "busy", Text: "busy", Fields: map[string]any{"who": "me"}}
+				return &Error{Status: 503, Code: "busy", Text: "a < b & c", Fields: map[string]any{"who": "me", "also": "<>"}}
 			}},
 			{Method: "GET", Path: "/open", Name: "open", Open: true, Handler: func(w http.ResponseWriter, r *http.Request) error {
 				switch r.URL.RawQuery {
@@ -59,17 +59,19 @@ func TestEveryAnswerGoesThroughOnePlace(t *testing.T) {
 		{"HEAD", "/a/b", "secret", 200, ``, "get"},
 		{"GET", "/a/b%2Fc", "secret", 200, `"b/c"`, "get"},
 		{"GET", "/a/%62", "secret", 200, `"b"`, "get"},
+		{"GET", "/a/b", "", 401, `{"error":"the token is missing`, "get"},
 		{"GET", "/a/b", "", 401, `"code":"unauthorized"`, "get"},
+		{"GET", "/a/b", "secre", 401, `{"error":"the token is not the server's`, "get"},
 		{"GET", "/a/b", "secre", 401, `"code":"unauthorized"`, "get"},
 		{"GET", "/a/b", "secret2", 401, `"code":"unauthorized"`, "get"},
 		{"GET", "/a/b/c", "", 401, `"code":"unauthorized"`, ""},
 		{"GET", "/a/b/c", "secret", 404, `"code":"unknown_route"`, ""},
 		{"GET", "//a/b", "secret", 404, `"code":"unknown_route"`, ""},
 		{"GET", "/a/../a/b", "secret", 404, `"code":"unknown_route"`, ""},
-		{"GET", "/elsewhere", "", 404, `"code":"unknown_route"`, ""},
+		{"GET", "/elsewhere", "", 404, `{"error":"nothing here","code":"unknown_route"}`, ""},
 		{"POST", "/a/b", "secret", 405, `"code":"method_not_allowed"`, ""},
 		{"OPTIONS", "/open", "", 405, `"code":"method_not_allowed"`, ""},
-		{"PUT", "/a/b", "secret", 503, `{"code":"busy","error":"busy","who":"me"}`, "put"},
+		{"PUT", "/a/b", "secret", 503, `{"error":"a < b & c","code":"busy","also":"<>","who":"me"}`, "put"},
 		{"GET", "/open", "", 200, ``, "open"},
 		{"GET", "/open?panic", "", 500, `"code":"internal"`, "open"},
 		{"GET", "/open?fail", "", 500, `"code":"internal"`, "open"},

@@ -25,3 +25,12 @@ func Authorized(r *http.Request, token string) bool {
 	want, have := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(given)))
 	return subtle.ConstantTimeCompare(want[:], have[:]) == 1
 }
+
+// refusedToken says what is wrong with a request's token: whether there was one
+// is the client's own to know.
+func refusedToken(r *http.Request) string {
+	if r.Header.Get("Authorization") == "" {
+		return "the token is missing: send the header Authorization: Bearer <token> with the server's token (CLI: --token or DOMICILE_TOKEN)"
+	}
+	return "the token is not the server's: send the header Authorization: Bearer <token> with the server's token (CLI: --token or DOMICILE_TOKEN)"
+}

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -14,15 +15,19 @@ type Config struct {
 	OwnTLS   bool        // whoever takes the listener speaks TLS on it: the port is protected, Open adds nothing
 	HasToken bool        // requests must carry a token
 	Insecure bool        // the operator allows an unprotected port (--insecure)
+	Hint     string      // the flags that would protect this port, for the refusal; "" for DefaultHint
 }
 
-// OpenError says that a port would have been open to a network without TLS and
-// without a token.
-type OpenError struct{ Addr string }
+// DefaultHint is what protects a port that asks for one token.
+const DefaultHint = "--token, or --tls-cert and --tls-key"
+
+// OpenError says that a port would have been open to a network with nothing to
+// protect it.
+type OpenError struct{ Addr, Hint string }
 
 func (e *OpenError) Error() string {
-	return fmt.Sprintf("refusing to listen on %s: without TLS or a token anyone on that network could use this server; "+
-		"listen on 127.0.0.1, give --tls-cert and --tls-key or a token, or allow it with --insecure", e.Addr)
+	return fmt.Sprintf("refusing to listen on %s: nothing protects this port, and anyone on that network could use it; "+
+		"give %s, listen on 127.0.0.1, or allow it with --insecure", e.Addr, cmp.Or(e.Hint, DefaultHint))
 }
 
 // Open listens on cfg.Addr. Without TLS it is a *net.TCPListener. An unprotected
@@ -56,7 +61,7 @@ func Check(cfg Config) error {
 		return fmt.Errorf("listen address %q: %w", cfg.Addr, err)
 	}
 	if !local {
-		return &OpenError{Addr: cfg.Addr}
+		return &OpenError{Addr: cfg.Addr, Hint: cfg.Hint}
 	}
 	return nil
 }

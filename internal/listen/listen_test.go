@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"domicile/internal/listen"
@@ -26,6 +27,20 @@ func TestO5UnprotectedServerListensOnLoopbackOnly(t *testing.T) {
 			if err := listen.Check(protected); err != nil {
 				t.Errorf("%+v: %v", protected, err)
 			}
+		}
+	}
+}
+
+// The refusal of a port names what would protect that port.
+func TestO5TheRefusalSaysWhatWouldHelp(t *testing.T) {
+	for hint, want := range map[string]string{
+		"": "give " + listen.DefaultHint + ", ",
+		"the three TLS flags (--tls-cert, --tls-key, --tls-ca)": "give the three TLS flags (--tls-cert, --tls-key, --tls-ca), ",
+		"--http-token or --jwt-key":                             "give --http-token or --jwt-key, ",
+	} {
+		err := listen.Check(listen.Config{Addr: "10.1.2.3:80", Hint: hint})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "10.1.2.3:80") {
+			t.Errorf("hint %q: %v", hint, err)
 		}
 	}
 }
