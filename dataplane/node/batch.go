@@ -38,8 +38,7 @@ func (r *request) batch(ctx context.Context, body []byte) error {
 	}
 	run := func(c *store.Conn) ([]byte, error) { return q.runAll(c, statements) }
 	var p store.Position
-	switch {
-	case reading:
+	if reading {
 		if len(r.idempotencyKey) > 0 {
 			if err := r.keyedRead(ctx, "batch", body); err != nil {
 				return err
@@ -47,9 +46,10 @@ func (r *request) batch(ctx context.Context, body []byte) error {
 		}
 		p = r.data.unit.Position()
 		err = r.data.read(ctx, func(c *store.Conn) error { _, err := run(c); return err })
-		if isReadOnly(err) {
-			p, err = r.data.write(ctx, func(c *store.Conn) error { _, err := run(c); return err })
-		}
+		reading = !isReadOnly(err) // otherwise it writes after all
+	}
+	switch {
+	case reading:
 	case len(r.idempotencyKey) > 0:
 		q.out, p, err = r.keyed(ctx, "batch", body, run)
 	default:

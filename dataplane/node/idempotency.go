@@ -106,11 +106,15 @@ func (r *request) keyedQuery(ctx context.Context, body []byte) error {
 		if err := r.keyedRead(ctx, "query", body); err != nil {
 			return err
 		}
-		p, err := q.execute(ctx, &r.data)
-		if err != nil {
+		p := r.data.unit.Position()
+		err := r.data.read(ctx, func(c *store.Conn) error { return q.runOn(c, true) })
+		if err == nil {
+			return r.sendResult(p)
+		}
+		if !isReadOnly(err) {
 			return err
 		}
-		return r.sendResult(p)
+		// It writes after all, and is kept as what it is.
 	}
 	if q.stmt.needsManual() {
 		return badRequest("VACUUM and setting PRAGMAs cannot be executed under an Idempotency-Key: they cannot be part of a transaction")

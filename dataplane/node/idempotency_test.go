@@ -46,6 +46,22 @@ func TestR2IdempotencyKeyExecutesOnce(t *testing.T) {
 	}
 }
 
+// TestR2KeyOfAWriteThatLooksLikeARead: a parameter's name may hold a quote, which hides
+// the verb from a look at the words.
+func TestR2KeyOfAWriteThatLooksLikeARead(t *testing.T) {
+	n := startNode(t, nil)
+	n.tenantWithTable("acme")
+	statement := `{"sql":"with a as (select $a(')) insert into t (v) select 'x' from a","args":[1]}`
+	for i, c := range []struct{ path, body string }{{"query", statement}, {"batch", `{"statements":[` + statement + `]}`}} {
+		for range 2 {
+			n.want(200, "POST", "/t/acme/"+c.path, c.body, "Idempotency-Key", c.path)
+		}
+		if got, want := n.rows("acme", "select count(*) from t"), fmt.Sprintf("[[%d]]", i+1); got != want {
+			t.Errorf("%s: rows %s, want %s", c.path, got, want)
+		}
+	}
+}
+
 func TestIdempotencyKeyOfAFailureIsFree(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
