@@ -5,7 +5,7 @@ TAGS  := hashicorpmetrics
 T     ?= 60s
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
-.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-node generate clean
+.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node generate clean
 
 build:            ## bin/domicile
 	CGO_ENABLED=0 $(BUILD) -o bin/domicile ./cmd/domicile
@@ -32,13 +32,16 @@ test-clients: build ## the libSQL clients of npm and Go against a real deploymen
 fuzz:             ## each fuzz target for T
 	./.ci/fuzz $(T)
 
-bench: bench-directory bench-node bench-proxy
+bench: bench-directory bench-node bench-proxy bench-scale
 
 bench-proxy: build ## beside nginx and HAProxy (Debian's packages)
 	$(GO) run -tags $(TAGS) ./bench proxy
 
 bench-directory: build ## beside etcd (Debian's packages)
 	$(GO) run -tags $(TAGS) ./bench directory
+
+bench-scale: build ## a directory of a million tenants; some minutes
+	$(GO) run -tags $(TAGS) ./bench scale
 
 bench-node: build ## beside SQLite in process
 	$(GO) run -tags $(TAGS) ./bench node

@@ -15,6 +15,7 @@ var programs = map[string]func(ctx context.Context, args []string) error{
 	"proxy":     benchProxy,
 	"directory": benchDirectory,
 	"node":      benchNode,
+	"scale":     benchScale,
 	"backend":   runBackend,
 	"forwarder": runForwarder,
 	"stream":    runStream,

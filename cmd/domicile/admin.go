@@ -12,13 +12,13 @@ import (
 
 // adminCmd is the operator's CLI: each command is one call of package client.
 type adminCmd struct {
-	Server    []string `default:"http://127.0.0.1:8070" sep:"," help:"Control servers or proxies to ask, separated by commas; the one that answers is used."`
-	Token     string   `help:"Token of the admin API."`
-	TokenFile string   `placeholder:"FILE" help:"File that holds the token."`
-	Output    string   `short:"o" enum:"table,json" default:"table" help:"How to print: ${enum}."`
-	TLSCA     string   `name:"tls-ca" placeholder:"FILE" help:"PEM certificates that the servers must be signed by."`
-	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"PEM certificate to show to servers that ask for one."`
-	TLSKey    string   `name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert."`
+	Server    []string `group:"Connection and output" default:"http://127.0.0.1:8070" sep:"," help:"Control servers or proxies to ask, separated by commas; the one that answers is used."`
+	Token     string   `group:"Connection and output" help:"Token of the admin API."`
+	TokenFile string   `group:"Connection and output" placeholder:"FILE" help:"File that holds the token."`
+	Output    string   `group:"Connection and output" short:"o" enum:"table,json" default:"table" help:"How to print: ${enum}."`
+	TLSCA     string   `group:"Connection and output" name:"tls-ca" placeholder:"FILE" help:"PEM certificates that the servers must be signed by."`
+	TLSCert   string   `group:"Connection and output" name:"tls-cert" placeholder:"FILE" help:"PEM certificate to show to servers that ask for one."`
+	TLSKey    string   `group:"Connection and output" name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert."`
 
 	Nodes   adminNodes   `cmd:"" help:"Nodes: record, list, change, delete."`
 	Tenants adminTenants `cmd:"" help:"Tenants: create, list, show, pin, delete."`
@@ -45,11 +45,7 @@ func (c *adminCmd) open(ctx context.Context, e *env) (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers := make([]string, 0, len(c.Server))
-	for _, s := range c.Server {
-		servers = append(servers, strings.TrimRight(s, "/"))
-	}
-	cl, err := client.New(client.Config{Servers: servers, Token: token, Transport: transport})
+	cl, err := client.New(client.Config{Servers: baseURLs(c.Server), Token: token, Transport: transport})
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -83,4 +79,24 @@ func (a *admin) say(format string, args ...any) error {
 	}
 	_, err := fmt.Fprintf(a.out.stdout, format+"\n", args...)
 	return err
+}
+
+// baseURLs takes host:port for http://host:port.
+func baseURLs(servers []string) []string {
+	urls := make([]string, 0, len(servers))
+	for _, s := range servers {
+		if !strings.Contains(s, "://") {
+			s = "http://" + s
+		}
+		urls = append(urls, strings.TrimRight(s, "/"))
+	}
+	return urls
+}
+
+// gone tells of something that was deleted.
+func (a *admin) gone(kind, name, format string, args ...any) error {
+	if a.json {
+		return a.print(map[string]any{kind: name, "deleted": true}, nil, nil)
+	}
+	return a.say(format, args...)
 }

@@ -9,10 +9,10 @@ import (
 )
 
 type adminRegions struct {
-	List   regionsList   `cmd:"" default:"1" help:"List the regions that keep a directory of their own."`
+	List   regionsList   `cmd:"" default:"1" aliases:"ls" help:"List the regions that keep a directory of their own."`
 	Get    regionsGet    `cmd:"" help:"Show one."`
 	Put    regionsPut    `cmd:"" help:"Record one, with the proxies to reach it by."`
-	Delete regionsDelete `cmd:"" help:"Forget one that is no tenant's home."`
+	Delete regionsDelete `cmd:"" aliases:"rm" help:"Forget one that is no tenant's home."`
 }
 
 type regionsList struct{}
@@ -70,7 +70,7 @@ func (c *regionsDelete) Run(a *admin) error {
 	if err := a.DeleteRegion(a.ctx, c.Name); err != nil {
 		return err
 	}
-	return a.say("region %s deleted", c.Name)
+	return a.gone("region", string(c.Name), "region %s deleted", c.Name)
 }
 
 type adminGroup struct {

@@ -8,10 +8,10 @@ import (
 )
 
 type adminNodes struct {
-	List   nodesList   `cmd:"" default:"1" help:"List the nodes."`
+	List   nodesList   `cmd:"" default:"1" aliases:"ls" help:"List the nodes."`
 	Get    nodesGet    `cmd:"" help:"Show one node."`
 	Put    nodesPut    `cmd:"" help:"Record a node, or change one; flags left out keep what is recorded. The node is asked first."`
-	Delete nodesDelete `cmd:"" help:"Forget a node that holds nothing."`
+	Delete nodesDelete `cmd:"" aliases:"rm" help:"Forget a node that holds nothing."`
 }
 
 type nodesList struct{}
@@ -62,13 +62,18 @@ func bytesText(n uint64) string {
 
 type nodesPut struct {
 	Name          fsm.NodeName    `arg:"" help:"Name of the node: [a-z0-9_-], 1 to 64 characters."`
-	Addr          *string         `help:"host:port, or http(s)://host:port, of the node."`
-	NodeToken     string          `help:"The node's --admin-token."`
+	Addr          *string         `placeholder:"HOST:PORT" help:"host:port, or http(s)://host:port, of the node; needed for a new one."`
+	NodeToken     string          `help:"The node's --admin-token; needed for a new one."`
 	NodeTokenFile string          `placeholder:"FILE" help:"File that holds the node's --admin-token."`
 	Region        *fsm.RegionName `help:"Region that the node is in."`
-	Zone          *fsm.ZoneName   `help:"Zone that the node is in; copies go to another one."`
-	Standby       *fsm.NodeName   `help:"Node that keeps a copy of everything on this one; an empty name ends the pair."`
+	Zone          *fsm.ZoneName   `help:"Zone that the node is in."`
+	Standby       *fsm.NodeName   `help:"Node paired with this one; no tenant is placed on it. An empty name ends the pair."`
 	Weight        *uint32         `help:"Share of units relative to other nodes; 0 takes none."`
+}
+
+// Help shows how it is used.
+func (*nodesPut) Help() string {
+	return "Example:\n\n  domicile admin nodes put eu1 --addr 10.1.0.11:8081 --node-token-file eu1.token --region eu --zone fra"
 }
 
 // Run records a node.
@@ -104,5 +109,5 @@ func (c *nodesDelete) Run(a *admin) error {
 	if err := a.DeleteNode(a.ctx, c.Name); err != nil {
 		return err
 	}
-	return a.say("node %s deleted", c.Name)
+	return a.gone("node", string(c.Name), "node %s deleted", c.Name)
 }

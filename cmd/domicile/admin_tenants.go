@@ -10,12 +10,12 @@ import (
 )
 
 type adminTenants struct {
-	List   tenantsList   `cmd:"" default:"withargs" help:"List the tenants."`
+	List   tenantsList   `cmd:"" default:"withargs" aliases:"ls" help:"List the tenants."`
 	Get    tenantsGet    `cmd:"" help:"Show one tenant and where it is."`
 	Create tenantsCreate `cmd:"" help:"Create a tenant in a region, on a node, or wherever there is most room. It can be written at once."`
-	Delete tenantsDelete `cmd:"" help:"Delete a tenant and its data for good."`
-	Pin    tenantsPin    `cmd:"" help:"Keep a tenant's primary where it is: no rebalance, drain or repair moves it."`
-	Unpin  tenantsUnpin  `cmd:"" help:"Let a pinned tenant be moved again."`
+	Delete tenantsDelete `cmd:"" aliases:"rm" help:"Delete a tenant and its data for good."`
+	Pin    tenantsPin    `cmd:"" help:"Mark a tenant as one that stays where it is."`
+	Unpin  tenantsUnpin  `cmd:"" help:"Take that mark off."`
 }
 
 type tenantsList struct {
@@ -72,6 +72,11 @@ type tenantsCreate struct {
 	Pinned     bool            `help:"Keep it where it is made."`
 }
 
+// Help shows how it is used.
+func (*tenantsCreate) Help() string {
+	return "Example:\n\n  domicile admin tenants create acme --region eu --schema-file schema.sql"
+}
+
 // Run creates a tenant.
 func (c *tenantsCreate) Run(a *admin) error {
 	put := proto.PutTenant{Region: c.Region, Node: c.Node, Pinned: c.Pinned}
@@ -107,7 +112,7 @@ func (c *tenantsDelete) Run(a *admin) error {
 	if err := a.DeleteTenant(a.ctx, c.Name); err != nil {
 		return err
 	}
-	return a.say("tenant %s deleted", c.Name)
+	return a.gone("tenant", string(c.Name), "tenant %s deleted", c.Name)
 }
 
 type tenantsPin struct {

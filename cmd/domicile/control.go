@@ -20,7 +20,7 @@ type controlCmd struct {
 	Advertise     string   `placeholder:"URL" help:"Base URL by which the group's other servers reach the admin API. Default: the listener's address."`
 	RaftListen    string   `default:"127.0.0.1:8071" help:"Address for the group's other servers."`
 	RaftAdvertise string   `placeholder:"HOST:PORT" help:"How the others reach --raft-listen; stable over restarts. Default: --raft-listen."`
-	Bootstrap     bool     `help:"Be the first server of a new group. Ignored once the data folder holds one."`
+	Bootstrap     bool     `help:"Be the first server of a new group; not together with --join. Ignored once the data folder holds one."`
 	Join          []string `sep:"," placeholder:"URL" help:"Join an existing group through any of its servers; asked again until it succeeds. Ignored once the data folder holds a group."`
 	Region        string   `help:"Region whose directory this is; none: the directory of all regions."`
 
@@ -31,14 +31,19 @@ type controlCmd struct {
 	ReplicationToken     string `help:"Secret of nodes among each other; seeds a new directory."`
 	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
 
-	Replicas      uint32        `default:"1" help:"Copies of each tenant beside its primary; seeds a new directory."`
-	AutoFailover  time.Duration `default:"3s" help:"Length of nodes' leases, 0: none; seeds a new directory."`
-	DefaultRegion *string       `help:"Region of tenants that name none; seeds a new directory."`
-	RepairAfter   time.Duration `default:"10s" help:"Grace before a missing or badly placed copy is repaired; seeds a new directory."`
-	RemoveAfter   time.Duration `default:"10s" help:"Grace before a copy that was given up is removed; seeds a new directory."`
+	Replicas      uint32        `default:"1" help:"Copies of each tenant beside its primary; seeds a new directory. Recorded for later versions: this one keeps no copies."`
+	AutoFailover  time.Duration `default:"3s" help:"Length of nodes' leases, 0: none; seeds a new directory. Recorded for later versions: this one leases no nodes."`
+	DefaultRegion *string       `placeholder:"REGION" help:"Region of tenants that name none; seeds a new directory."`
+	RepairAfter   time.Duration `default:"10s" help:"Grace before a missing or badly placed copy is repaired; recorded for later versions."`
+	RemoveAfter   time.Duration `default:"10s" help:"Grace before a copy that was given up is removed; recorded for later versions."`
 
 	tlsFlags
 	logFlags
+}
+
+// Help shows how a group is started.
+func (*controlCmd) Help() string {
+	return "A group of three, each on a machine of its own:\n\n  domicile control --id c1 --data /var/lib/domicile --bootstrap …\n  domicile control --id c2 --data /var/lib/domicile --join http://c1:8070 …\n  domicile control --id c3 --data /var/lib/domicile --join http://c1:8070 …"
 }
 
 // Run serves until ctx ends.
@@ -67,7 +72,7 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 		ID: fsm.MemberID(c.ID), DataDir: c.Data,
 		Listener: l, API: c.api(l, files),
 		RaftListener: raft, RaftDial: dial, RaftAdvertise: c.RaftAdvertise,
-		Bootstrap: c.Bootstrap, Join: c.Join, Region: fsm.RegionName(c.Region),
+		Bootstrap: c.Bootstrap, Join: baseURLs(c.Join), Region: fsm.RegionName(c.Region),
 		Settings: c.settings(replication), Token: token, Audit: c.Audit,
 		Build: version, Logger: c.logger(e, "control"),
 	}

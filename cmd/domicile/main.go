@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"domicile/client"
 )
 
 type cli struct {
@@ -20,6 +23,8 @@ type cli struct {
 	Node    nodeCmd    `cmd:"" help:"A data node: keeps each tenant as a SQLite database of its own."`
 	Admin   adminCmd   `cmd:"" help:"The operator's command line: nodes, tenants, regions, the group."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 // env is what a sub-command runs with, so that tests can stand in for a shell.
@@ -63,8 +68,9 @@ func run(ctx context.Context, args []string, e *env) (code int) {
 	var c cli
 	parser := kong.Must(&c,
 		kong.Name("domicile"),
-		kong.Description("Every tenant's data at home: a directory kept by Raft, stateless proxies, a SQLite database per tenant.\n\nEvery flag can be given as DOMICILE_<FLAG> in the environment, every secret also as --<flag>-file."),
-		kong.DefaultEnvars("DOMICILE"),
+		kong.Description("Every tenant's data at home: a directory kept by Raft, stateless proxies, a SQLite database per tenant.\n\nEvery flag of a server, and those by which admin reaches one, can be given as DOMICILE_<FLAG> in the environment; every secret also as --<flag>-file."),
+		kong.PostBuild(envars),
+		kong.Vars{"version": versionLine()},
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(n int) { panic(exitRequest(n)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
@@ -73,17 +79,61 @@ func run(ctx context.Context, args []string, e *env) (code int) {
 	)
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(e.stderr, "domicile: %v\nTry `domicile --help`.\n", err)
+		fmt.Fprintf(e.stderr, "domicile: %v\nTry `%s --help`.\n", err, commandOf(err))
 		return 2
 	}
 	if err := c.runParsed(ctx, e, parsed); err != nil {
-		fmt.Fprintf(e.stderr, "domicile: %v\n", err)
+		c.complain(e, err)
 		if errors.Is(err, errUsage) {
 			return 2
 		}
 		return 1
 	}
 	return 0
+}
+
+// commandOf gives the command whose help says more of a bad command line.
+func commandOf(err error) string {
+	name := "domicile"
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return name
+	}
+	for _, p := range parse.Context.Path {
+		if p.Command != nil {
+			name += " " + p.Command.Name
+		}
+	}
+	return name
+}
+
+// complain says what went wrong: to people, or with -o json to a program.
+func (c *cli) complain(e *env, err error) {
+	var answer *client.Error
+	if c.Admin.Output != "json" || !errors.As(err, &answer) {
+		fmt.Fprintf(e.stderr, "domicile: %v\n", err)
+		return
+	}
+	enc := json.NewEncoder(e.stderr)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(map[string]any{"error": answer.Text, "code": answer.Code, "status": answer.Status, "request_id": answer.RequestID})
+}
+
+// envars gives every flag of the servers, and the ones by which admin reaches
+// them, a variable of the environment. The flags of a single admin command have
+// none: a DOMICILE_REGION meant for a proxy would silently filter a list.
+func envars(k *kong.Kong) error {
+	for _, command := range k.Model.Children {
+		for _, f := range command.Flags {
+			if f.Name == "help" {
+				continue
+			}
+			name := "DOMICILE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			f.Envs = append(f.Envs, name)
+			f.Value.Tag.Envs = append(f.Value.Tag.Envs, name)
+		}
+	}
+	return nil
 }
 
 func (c *cli) runParsed(ctx context.Context, e *env, parsed *kong.Context) error {

@@ -21,8 +21,8 @@ type nodeCmd struct {
 	ReplicationToken     string `help:"Secret of nodes among each other; sessions signed with it are taken by any node that has it."`
 	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
 
-	Lease     bool          `help:"Write only under a lease of the control plane."`
-	Ack       string        `enum:"primary,replica" default:"replica" help:"When a write is answered: once it is on this node's disk, or on its replicas' too where there are any."`
+	Lease     bool          `help:"Write only under a lease. For later versions: the control plane of this one grants none, so such a node only reads."`
+	Ack       string        `enum:"primary,replica" default:"replica" help:"When a write is answered: once it is on this node's disk, or on its replicas' too where there are any (this version keeps none)."`
 	Sync      string        `enum:"full,normal" default:"full" help:"full: a write is answered once it is on disk. normal: a power loss may lose the last ones."`
 	IdleClose time.Duration `default:"5m" help:"Close a database that was not used for so long."`
 	MaxOpen   int           `help:"Databases open at once. Default: by the limit of file descriptors."`

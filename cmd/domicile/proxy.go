@@ -25,7 +25,7 @@ type proxyCmd struct {
 	SharedSecret     string `help:"Secret of the marks by which proxies name a client to each other and to nodes. Default: the token."`
 	SharedSecretFile string `placeholder:"FILE" help:"File that holds the shared secret."`
 
-	Hold            time.Duration `default:"10s" help:"Hold a request for so long while its tenant changes nodes, 0: never."`
+	Hold            time.Duration `default:"10s" help:"Hold a request for so long while its tenant changes nodes, 0: never. For later versions: in this one no tenant changes nodes."`
 	ConnectTimeout  time.Duration `default:"1s" help:"For a connection to a node."`
 	UpstreamTimeout time.Duration `default:"60s" help:"For the head of a node's answer; then 504."`
 	MaxBody         int64         `default:"0" placeholder:"BYTES" help:"Greatest body of a request, 0: no limit; beyond it 413."`
@@ -64,7 +64,7 @@ func (c *proxyCmd) Run(ctx context.Context, e *env) error {
 	}
 	log := c.logger(e, "proxy")
 	cfg := proxy.Config{
-		Listener: l, TLS: serve, Control: c.Control, Secrets: secrets, Cache: c.Cache,
+		Listener: l, TLS: serve, Control: baseURLs(c.Control), Secrets: secrets, Cache: c.Cache,
 		ConnectTimeout: c.ConnectTimeout, UpstreamTimeout: c.UpstreamTimeout, MaxBody: c.MaxBody,
 		AuthDelay: c.AuthDelay, Domain: c.Domain, Audit: auditLines(lines, log),
 		Version: version, Logger: log,

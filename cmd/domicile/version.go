@@ -14,6 +14,10 @@ type versionCmd struct{}
 
 // Run prints version, commit and toolchain on one line.
 func (versionCmd) Run(e *env) error {
-	_, err := fmt.Fprintf(e.stdout, "domicile %s (%s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(e.stdout, versionLine())
 	return err
+}
+
+func versionLine() string {
+	return fmt.Sprintf("domicile %s (%s, %s %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
