@@ -18,7 +18,7 @@ import (
 
 type cli struct {
 	Dev     devCmd     `cmd:"" help:"A whole deployment in one process, to try Domicile: one control server, three nodes in two zones, one proxy. Loopback only, no tokens."`
-	Control controlCmd `cmd:"" help:"A server of a directory group. Three of them per region agree on which node holds which tenant."`
+	Control controlCmd `cmd:"" help:"A server of a directory group. Three of them agree on which node holds which tenant."`
 	Proxy   proxyCmd   `cmd:"" help:"A stateless proxy: follows the directory and forwards /t/<tenant>/… to the node that holds the tenant."`
 	Node    nodeCmd    `cmd:"" help:"A data node: keeps each tenant as a SQLite database of its own."`
 	Admin   adminCmd   `cmd:"" help:"The operator's command line: nodes, tenants, regions, the group."`
