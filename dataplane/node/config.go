@@ -38,6 +38,9 @@ type Config struct {
 	// DrainTimeout is how long Run waits for requests under way once it is to stop.
 	// Default 30s.
 	DrainTimeout time.Duration
+	// CloseTimeout is how long Run waits after that for statements that were interrupted
+	// to end and for the data folder to be closed. Default 30s.
+	CloseTimeout time.Duration
 
 	// MaxBody is the greatest body of a data request in bytes; 413 beyond. Default 32 MiB.
 	// A file that comes in by the admin protocol has no such limit.
@@ -88,6 +91,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 30 * time.Second
+	}
+	if c.CloseTimeout == 0 {
+		c.CloseTimeout = 30 * time.Second
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 32 << 20

@@ -119,7 +119,8 @@ func (s *Server) Reload(t Tokens) error {
 
 // Run serves until ctx ends or the listener fails, then stops cleanly: no new
 // connection, requests under way are finished, endless streams end with an error
-// event, open transactions are rolled back, the store is closed.
+// event, open transactions are rolled back, the store is closed. It returns after
+// DrainTimeout and CloseTimeout at the latest; the process has to end then.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1) // by the one goroutine below
 	go func() { served <- s.http.Serve(listener{s.cfg.Listener}) }()
@@ -141,9 +142,24 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.cancel()
 	<-served
-	s.bodies.Wait()
-	return errors.Join(failed, s.closeStore())
+	closed := make(chan error, 1) // by the one goroutine below, which may outlive Run
+	go func() {
+		s.bodies.Wait()
+		closed <- s.closeStore()
+	}()
+	t := time.NewTimer(s.cfg.CloseTimeout)
+	defer t.Stop()
+	select {
+	case err := <-closed:
+		return errors.Join(failed, err)
+	case <-t.C:
+		return errors.Join(failed, errNotClosed)
+	}
 }
+
+// errNotClosed: a function of SQLite cannot be interrupted, nor can a call of a disk
+// that hangs. What was answered is on disk.
+var errNotClosed = errors.New("the data folder could not be closed: a statement or the disk does not come to an end; it is taken up again at the next start")
 
 // Close is for a Server that is not run.
 func (s *Server) Close() error {
