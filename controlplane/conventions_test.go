@@ -2,12 +2,19 @@ package controlplane
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"domicile/fsm"
 	"domicile/proto"
@@ -250,5 +257,45 @@ func TestMetricsTellOfNodesAndNameNoTenant(t *testing.T) {
 	}
 	if strings.Contains(text, "sekret") {
 		t.Error("a tenant is named")
+	}
+}
+
+// TestARelayedChangeDoesNotWaitForALeaderThatIsNone has the leader's API accept
+// and say nothing, as a paused process does, until another server leads.
+func TestARelayedChangeDoesNotWaitForALeaderThatIsNone(t *testing.T) {
+	g := startGroup(t, 3, nil)
+	relayed, paused := make(chan bool, 1), atomic.Bool{}
+	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: g.servers[0].addr})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if paused.Load() && r.Method == http.MethodPut {
+			_, _ = io.Copy(io.Discard, r.Body) // without this it would not hear of the end
+			relayed <- true
+			<-r.Context().Done()
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	g.servers[0].config.API = front.URL
+	g.restart(g.servers[0])
+	leader, follower := g.servers[0], g.servers[1]
+	follower.until("is led by the server behind the front", func() bool {
+		if s := g.leader(); s != leader {
+			_ = s.group.Transfer(context.Background(), leader.config.ID)
+		}
+		return follower.group.Leader().API == front.URL
+	})
+	paused.Store(true)
+	answer := make(chan reply, 1)
+	go func() { answer <- follower.ask("PUT", "/_shard/regions/eu", `{"routers":["http://h:1"]}`) }()
+	<-relayed
+	if err := leader.group.Transfer(context.Background(), "c3"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-answer:
+		follower.want(r, 503, proto.CodeOutcomeUnknown)
+	case <-time.After(relayTimeout / 2):
+		t.Fatal("the change still waits for the old leader")
 	}
 }

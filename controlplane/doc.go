@@ -48,5 +48,6 @@
 // watcher of the directory and one goroutine for each call to a node and each
 // proposal, all ended when the term's context ends; and the keeper of usage.
 // A create, and the keeper, ask nodes for their usage with one goroutine each,
-// and wait for them.
+// and wait for them. A relayed request has one that looks whether the leader is
+// still the leader.
 package controlplane

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"domicile/controlplane/group"
@@ -20,6 +21,8 @@ import (
 const (
 	// relayTimeout is longer than the leader's longest wait for a job.
 	relayTimeout = jobTimeout + 30*time.Second
+	// deposedWait is how long a leader that leads no more may take to answer.
+	deposedWait = 2 * time.Second
 	// ownWrites bounds how long a relaying server waits for its own directory
 	// to have what the leader answered.
 	ownWrites = 2 * time.Second
@@ -54,6 +57,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, leader group.Lead
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), relayTimeout)
 	defer cancel()
+	defer s.whenDeposed(ctx, leader, cancel)()
 	req, err := http.NewRequestWithContext(ctx, r.Method, leader.API+r.URL.RequestURI(), r.Body)
 	if err != nil {
 		return err
@@ -75,6 +79,37 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, leader group.Lead
 	}
 	defer resp.Body.Close()
 	return s.answerRelayed(w, r, resp)
+}
+
+// whenDeposed calls cancel some time after another server is known to lead: a
+// leader that was paused would not answer at all, one that is well has that time
+// for what it has begun. The function that it returns ends it.
+func (s *Server) whenDeposed(ctx context.Context, leader group.Leader, cancel func()) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(leaderEvery)
+		defer tick.Stop()
+		deposed := time.Time{}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			now := s.group.Leader()
+			switch {
+			case !now.Known || now.ID == leader.ID:
+				deposed = time.Time{}
+			case deposed.IsZero():
+				deposed = time.Now()
+			case time.Since(deposed) > deposedWait:
+				cancel()
+				return
+			}
+		}
+	})
+	return func() { stop(); watch.Wait() }
 }
 
 // relayError tells an error before anything was sent from one after.
