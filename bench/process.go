@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -104,14 +105,16 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
-// freePort asks the kernel for a port that nobody uses.
+// freePort gives an address that nobody uses. Its port lies below the range
+// that the kernel takes for outgoing connections, so that it stays free.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", errors.New("no free port between 15000 and 30000")
 }
 
 // awaitPort waits until something listens.

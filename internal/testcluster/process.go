@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -57,15 +58,20 @@ type Process struct {
 	log   *tail
 }
 
-// FreeAddr gives a loopback address that nothing listens on.
+// FreeAddr gives a loopback address that nothing listens on. Its port lies
+// below the range that the kernel takes for outgoing connections, so that it
+// stays free while its process is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port between 15000 and 30000")
+	return ""
 }
 
 // Spawn starts a process of the program with args that listens on addr.
