@@ -228,6 +228,7 @@ type Config struct {
 
 	HeadTimeout     time.Duration // for a head, from its first byte [10s]
 	IdleTimeout     time.Duration // between requests [75s]
+	DrainIdle       time.Duration // that a connection must have been unused to be ended by Shutdown [500ms]
 	UpstreamTimeout time.Duration // for the head of the node's answer, from when the request was last making progress: 504 [60s]
 	WriteTimeout    time.Duration // that a write to a client may make no progress [60s]
 	MinBodyRate     int           // bytes a second that a request body must make on average, after 10 s: 408 [1024]; -1 none

@@ -217,9 +217,6 @@ func (c *conn) lookForHead(scanned int) (end, next int, err *reject) {
 // idle gets the connection ready to wait for the first byte of a request.
 func (c *conn) idle() bool {
 	c.rest()
-	if c.srv.draining.Load() {
-		return c.lastRequest()
-	}
 	return c.enter(phaseIdle) == causeNone
 }
 

@@ -43,7 +43,7 @@ type Server struct {
 
 // limits are Config's durations in ticks; below 0 is none.
 type limits struct {
-	head, idle, upstream, write, tunnel, linger int64
+	head, idle, drain, upstream, write, tunnel, linger int64
 }
 
 func ticks(d time.Duration) int64 {
@@ -60,6 +60,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	setDefault(&cfg.HeadTimeout, 10*time.Second)
 	setDefault(&cfg.IdleTimeout, 75*time.Second)
+	setDefault(&cfg.DrainIdle, 500*time.Millisecond)
 	setDefault(&cfg.UpstreamTimeout, 60*time.Second)
 	setDefault(&cfg.WriteTimeout, 60*time.Second)
 	setDefault(&cfg.TunnelIdle, time.Hour)
@@ -72,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, pools: newBuffers(), epoch: time.Now(), hangups: watcher,
 		limits: limits{
-			head: ticks(cfg.HeadTimeout), idle: ticks(cfg.IdleTimeout), upstream: ticks(cfg.UpstreamTimeout),
+			head: ticks(cfg.HeadTimeout), idle: ticks(cfg.IdleTimeout), drain: ticks(cfg.DrainIdle), upstream: ticks(cfg.UpstreamTimeout),
 			write: ticks(cfg.WriteTimeout), tunnel: ticks(cfg.TunnelIdle), linger: ticks(lingerTime),
 		},
 		listeners: make(map[net.Listener]struct{}),
@@ -194,9 +195,10 @@ func (s *Server) forget(c *conn) {
 	s.serving.Done()
 }
 
-// Shutdown stops accepting, ends unused connections, lets every request under
-// way end (its answer says Connection: close), and then ends upgraded
-// connections. When ctx ends first it does what Close does and gives its error.
+// Shutdown stops accepting, lets every request under way end (its answer says
+// Connection: close), ends connections once they have been unused for DrainIdle
+// (the next request of one that is in use may be on its way), and then ends
+// upgraded connections. When ctx ends first it does what Close does and gives its error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.closeListeners()
 	s.draining.Store(true)
@@ -212,15 +214,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.Close()
 }
 
-// drain ends the unused connections and gives how many still serve a request.
-// Upgraded connections are not counted.
+// drain ends the unused connections and gives how many are left. Upgraded
+// connections are not counted.
 func (s *Server) drain() (busy int) {
+	now := int64(s.now.Load())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		switch seen := state(c.state.Load()); {
 		case seen.phase() == phaseTunnel:
-		case seen.phase() == phaseIdle && seen.cause() == causeNone:
+		case seen.phase() == phaseIdle && seen.cause() == causeNone && now-int64(seen.since()) >= s.limits.drain:
 			c.end(seen, causeDrain)
 			busy++
 		default:

@@ -91,6 +91,38 @@ func TestShutdownUnderLoad(t *testing.T) {
 	all.Wait()
 }
 
+// TestL11ShutdownAnswersConnectionsInUse: a client that goes on sending learns from
+// an answer that the connection ends, and never by losing a request.
+func TestL11ShutdownAnswersConnectionsInUse(t *testing.T) {
+	n := startNode(t, answering(okAnswer))
+	p := startProxy(t, to(newTestUpstream(t, n.addr(), nil)), func(c *Config) { c.DrainIdle = patience })
+	var answers atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		c := dial(t, p.addr)
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			defer c.Close()
+			for {
+				_, err := io.WriteString(c.Conn, get("/"))
+				h, ok := readHead(c.r)
+				if err != nil || !ok {
+					t.Errorf("a request got no answer: %v, %q", err, h)
+					return
+				}
+				if _, ok := readBody(c.r, h); !ok || headValue(h, "Connection") == "close" {
+					return
+				}
+				answers.Add(1)
+			}
+		}()
+	}
+	eventually(t, "there is load", func() bool { return answers.Load() > 200 })
+	shutdown(t, p.Server)
+	all.Wait()
+}
+
 // TestShutdownHasAnEnd: what does not end is ended when the context does.
 func TestShutdownHasAnEnd(t *testing.T) {
 	there := make(chan struct{})
