@@ -29,7 +29,8 @@ type Config struct {
 	Lease bool
 
 	// TransactionTimeout and StreamTimeout are how long a Hrana stream may be idle with
-	// and without an open transaction. Defaults 5s and 5m.
+	// and without an open transaction. Defaults 5s and 5m. The first is also how long a
+	// cursor waits for its client to read on.
 	TransactionTimeout time.Duration
 	StreamTimeout      time.Duration
 	// RequestTimeout bounds a request's work in the engine, waiting for the writer
@@ -85,6 +86,9 @@ func (c *Config) setDefaults() error {
 		return errors.New("node: Config.Listener is needed")
 	case c.Logger == nil:
 		return errors.New("node: Config.Logger is needed")
+	}
+	if c.TransactionTimeout == 0 {
+		c.TransactionTimeout = 5 * time.Second
 	}
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = 30 * time.Second

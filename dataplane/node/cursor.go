@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -13,6 +14,10 @@ import (
 
 // cursorTimeout bounds a cursor's whole life, its reader's slowness included.
 const cursorTimeout = 10 * time.Minute
+
+// errStalled ends a cursor whose client does not read: it holds a connection of its
+// unit, of which there are few.
+var errStalled = errors.New("the client of the cursor does not read")
 
 // cursor is POST v3/cursor. Most answers are short and are sent as a whole; one that
 // grows beyond its first piece goes on as a stream, whose producer keeps the unit open
@@ -33,7 +38,7 @@ func (r *request) cursor(ctx context.Context, body []byte) error {
 	}
 	db := &sessions{access: r.data, s: r.s}
 	reader, writer := io.Pipe()
-	p := &producer{pipe: writer, ready: make(chan struct{})}
+	p := &producer{pipe: writer, ready: make(chan struct{}), patience: r.s.cfg.TransactionTimeout}
 	s, key := r.s, streamKey(&rec)
 	s.bodies.Go(func() {
 		defer release()
@@ -70,7 +75,9 @@ func (d *sessions) Session() hrana.Session { return &session{access: d.access, s
 // second one or the end, so that an answer of one piece can be sent as a whole, and an
 // error before it as one.
 type producer struct {
-	pipe    *io.PipeWriter
+	pipe     *io.PipeWriter
+	patience time.Duration // with a client that does not take a piece
+
 	ready   chan struct{} // closed by the producer once the fields below are set
 	started bool          // ready is closed
 	first   []byte
@@ -87,6 +94,8 @@ func (p *producer) Write(b []byte) (int, error) {
 		p.started = true
 		close(p.ready)
 	}
+	stalled := time.AfterFunc(p.patience, func() { p.pipe.CloseWithError(errStalled) })
+	defer stalled.Stop()
 	return p.pipe.Write(b)
 }
 

@@ -112,6 +112,26 @@ func TestCursorEndsWithItsReader(t *testing.T) {
 	}
 }
 
+// TestCursorsThatAreNotReadEnd: they hold all the connections that their unit's reads have.
+func TestCursorsThatAreNotReadEnd(t *testing.T) {
+	n := startNode(t, func(c *Config) {
+		c.TransactionTimeout, c.RequestTimeout = 20*time.Millisecond, 5*time.Second
+		c.Store.Readers = 2
+	})
+	n.tenantWithTable("acme")
+	endless := `{"batch":{"steps":[{"stmt":{"sql":"with recursive c(x) as (select 1 union all select x+1 from c) select x from c"}}]}}`
+	for range 2 {
+		resp, err := n.client.Post(n.url+"/t/acme/v3/cursor", "", strings.NewReader(endless))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+	}
+	if got := n.rows("acme", "select 1"); got != "[[1]]" {
+		t.Error(got)
+	}
+}
+
 // events opens a stream of changes.
 func (n *testNode) events(path string, headers ...string) (*bufio.Reader, func()) {
 	n.t.Helper()
