@@ -113,6 +113,7 @@ func (s *scale) seed(ctx context.Context, tenants int) error {
 	if e := <-ended; err == nil && e != nil && !errors.Is(e, context.Canceled) {
 		err = e
 	}
+	err = errors.Join(err, g.Close())
 	s.row("commands a second, one server, 1,024 proposers, log and snapshots included", short(float64(2*tenants)/took.Seconds()), "")
 	return err
 }

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,14 +125,19 @@ func candidates(state *fsm.State, region *fsm.RegionName) []*fsm.Node {
 	return nodes
 }
 
+// usagePerEntry bounds an entry of usage far below what an entry may hold,
+// however many nodes there are.
+const usagePerEntry = 500
+
 func (s *Server) recordUsage(ctx context.Context, changed []fsm.NodeUsage, decided uint64) error {
-	if len(changed) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	_, _, err := s.group.Propose(ctx, group.Proposal{Decided: decided, Cmd: &fsm.RecordUsage{Usage: changed}})
-	return err
+	for part := range slices.Chunk(changed, usagePerEntry) {
+		if _, _, err := s.group.Propose(ctx, group.Proposal{Decided: decided, Cmd: &fsm.RecordUsage{Usage: part}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepUsage records what the nodes hold, again and again, while this server
