@@ -66,7 +66,7 @@ func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
 	case err == nil && reply.status == http.StatusBadRequest:
 		return loops.Answer{Outcome: loops.Refused, Refusal: &fsm.Refusal{
 			Code:   fsm.CodeSchemaRefused,
-			Text:   "the schema was refused and nothing was created: " + said(reply),
+			Text:   "the schema was refused, and nothing is kept; the name is being given back (the tenant may show as deleting for a moment): " + said(reply),
 			Fields: c.fields(),
 		}}
 	}

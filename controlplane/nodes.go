@@ -101,8 +101,13 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	if known && token == nil {
 		token = &recorded.Token
 	}
-	if addr == nil || token == nil {
-		return badRequest("node %s is not recorded yet: give its addr and its token", cmd.Name)
+	switch {
+	case addr == nil && token == nil:
+		return badRequest("node %s is not recorded yet: its addr and its token are missing (CLI: --addr, --node-token)", cmd.Name)
+	case addr == nil:
+		return badRequest("node %s is not recorded yet: its addr is missing (CLI: --addr)", cmd.Name)
+	case token == nil:
+		return badRequest("node %s is not recorded yet: its token is missing (CLI: --node-token)", cmd.Name)
 	}
 	if err := standbyKnown(state, cmd); err != nil {
 		return err

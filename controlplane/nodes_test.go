@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"domicile/fsm"
+	"domicile/proto"
 )
 
 // TestN1ToN4NodesAreRecordedAndKeepWhatIsLeftOut goes through a node's life.
@@ -45,12 +46,34 @@ func TestN1ToN4NodesAreRecordedAndKeepWhatIsLeftOut(t *testing.T) {
 	}
 	// N6
 	r = s.want(s.ask("DELETE", "/_shard/nodes/n1", ""), 409, fsm.CodeNodeInUse)
-	if r.body["tenant"] != "acme" {
-		t.Errorf("the refusal names %v, want acme", r.body)
+	if text := fmt.Sprint(r.body["error"]); r.body["tenant"] != "acme" || !strings.Contains(text, "delete its tenants first") {
+		t.Errorf("the refusal says %v, want that acme is in the way", r.body)
 	}
 	s.want(s.ask("DELETE", "/_shard/tenants/acme", ""), 204, "")
 	s.want(s.ask("DELETE", "/_shard/nodes/n1", ""), 204, "")
 	s.want(s.ask("GET", "/_shard/nodes/n1", ""), 404, fsm.CodeNodeUnknown)
+}
+
+// TestN1ANewNodeIsToldWhatIsMissing names exactly the fields that were left out.
+func TestN1ANewNodeIsToldWhatIsMissing(t *testing.T) {
+	s := startGroup(t, 1, nil).leader()
+	for body, want := range map[string]string{
+		`{"addr":"127.0.0.1:1"}`: "node n4 is not recorded yet: its token is missing (CLI: --node-token)",
+		`{"token":"x"}`:          "node n4 is not recorded yet: its addr is missing (CLI: --addr)",
+		`{"zone":"a"}`:           "node n4 is not recorded yet: its addr and its token are missing (CLI: --addr, --node-token)",
+	} {
+		if r := s.want(s.ask("PUT", "/_shard/nodes/n4", body), 400, fsm.CodeBadRequest); r.body["error"] != want {
+			t.Errorf("%s: %v, want %s", body, r.body["error"], want)
+		}
+	}
+	r := s.want(s.ask("PUT", "/_shard/tenants/acme", ""), 409, fsm.CodeNoNode)
+	if !strings.Contains(r.text, "no node is recorded yet: record one with PUT /_shard/nodes/<name>") {
+		t.Errorf("a create without nodes answers %s", r.text)
+	}
+	r = s.want(s.ask("GET", "/t/acme/", ""), 404, proto.CodeUnknownRoute)
+	if !strings.Contains(r.text, "this is a control server") {
+		t.Errorf("an unknown path answers %s", r.text)
+	}
 }
 
 // TestN5ANodeIsAskedBeforeItIsRecorded has nodes that are silent, refuse the

@@ -100,6 +100,8 @@ func newServer(config Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("metrics: %w", err), s.close())
 	}
 	s.handler = httpserve.New(httpserve.Config{Routes: s.routes(), Token: config.Token, Guarded: "/_shard/",
+		Nothing: "there is nothing at this path; this is a control server and serves the admin API under /_shard/ (docs/openapi.yaml), " +
+			"/_health, /_ready and /_metrics; tenants are reached through a proxy",
 		Logger: config.Logger, Before: s.before, Done: s.done})
 	return s, nil
 }

@@ -179,7 +179,7 @@ func TestASchemaThatIsRefusedCreatesNothing(t *testing.T) {
 	n := newFakeNode(t, "n1")
 	s.addNode(n, "eu", "a")
 	r := s.want(s.ask("PUT", "/_shard/tenants/a", `{"schema":"syntax error"}`), 400, fsm.CodeSchemaRefused)
-	if !strings.Contains(r.text, "near") {
+	if !strings.Contains(r.text, "near") || !strings.Contains(r.text, "nothing is kept") {
 		t.Errorf("the node's message is missing: %s", r.text)
 	}
 	s.until("has undone it", func() bool { return s.ask("GET", "/_shard/tenants/a", "").status == 404 })

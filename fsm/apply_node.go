@@ -165,7 +165,7 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 	if !ok {
 		return unknownNode(cmd.Name)
 	}
-	if r := holds(e, "it cannot be deleted; move its tenants away first"); r != nil {
+	if r := holds(e, "it cannot be deleted; delete its tenants first"); r != nil {
 		return r
 	}
 	c.dropNode(e)

@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // UnitEstimate is what a unit that its node's usage does not cover yet is
@@ -99,7 +100,11 @@ func (e *seat) estimate() (bytes uint64, units int) {
 	return bytes, units
 }
 
+// noNode says why no node can be had for a new tenant.
 func (s *State) noNode(region *RegionName, silent bool) *Refusal {
+	if s.nodes.Len() == 0 {
+		return refuse(CodeNoNode, "no node is recorded yet: record one with PUT /_shard/nodes/<name> (domicile admin nodes put)")
+	}
 	where, fields := "", []string(nil)
 	if region != nil {
 		where, fields = " in region "+regionText(*region), []string{"region", string(*region)}
@@ -107,7 +112,41 @@ func (s *State) noNode(region *RegionName, silent bool) *Refusal {
 	if silent {
 		return refuse(CodeNoNode, "no node"+where+" that takes new tenants answers", fields...)
 	}
-	return refuse(CodeNoNode, "no node"+where+" takes new tenants; record one with a weight that is no standby", fields...)
+	closed := s.closedNodes(region)
+	if closed == "" {
+		return refuse(CodeNoNode, "no node is"+where+": record one there, or name another region", fields...)
+	}
+	return refuse(CodeNoNode, "no node"+where+" takes new tenants: "+closed+
+		"; give one a weight above 0, or record another node", fields...)
+}
+
+// maxNamed is how many nodes a refusal names.
+const maxNamed = 5
+
+// closedNodes names the nodes of a region, or of all that have no directory of
+// their own, that take no new units, and why each does not.
+func (s *State) closedNodes(region *RegionName) string {
+	var named []string
+	more := false
+	s.nodes.Scan(func(name NodeName, e *seat) bool {
+		_, own := s.regions.Get(e.node.Region)
+		switch {
+		case region != nil && e.node.Region != *region || region == nil && own:
+			return true
+		case len(named) == maxNamed:
+			more = true
+			return false
+		case e.standbyOf != "":
+			named = append(named, string(name)+" is the standby of "+string(e.standbyOf))
+		default:
+			named = append(named, string(name)+" has weight 0")
+		}
+		return true
+	})
+	if more {
+		named = append(named, "and so on")
+	}
+	return strings.Join(named, ", ")
 }
 
 // regionKnown reports whether a node is in r or r keeps its own directory.

@@ -9,6 +9,31 @@ import (
 	"domicile/fsm"
 )
 
+// TestARefusedPlacementSaysWhichNodesThereAre: what an operator reads when
+// there is nothing to place on.
+func TestARefusedPlacementSaysWhichNodesThereAre(t *testing.T) {
+	d := newDir(t)
+	us, ap := fsm.RegionName("us"), fsm.RegionName("ap")
+	create := &fsm.CreateTenant{Name: "none"}
+	d.refused(fsm.CodeNoNode, create, "no node is recorded yet", "PUT /_shard/nodes/<name>", "domicile admin nodes put")
+	d.node("n1", "eu")
+	d.ok(&fsm.PutNode{Name: "n1", Weight: ptr(uint32(0))})
+	d.node("n2", "eu")
+	d.ok(&fsm.PutNode{Name: "n1", Standby: ptr(fsm.NodeName("n2"))})
+	d.refused(fsm.CodeNoNode, create, "n1 has weight 0", "n2 is the standby of n1")
+	d.node("n3", us)
+	d.ok(&fsm.PutNode{Name: "n3", Weight: ptr(uint32(0))})
+	d.refused(fsm.CodeNoNode, &fsm.CreateTenant{Name: "none", Region: &us}, "in region us", "n3 has weight 0")
+	d.ok(&fsm.SetSettings{Settings: fsm.Settings{DefaultRegion: &ap}})
+	d.refused(fsm.CodeNoNode, create, "no node is in region ap")
+	for i := range 9 {
+		name := fsm.NodeName(fmt.Sprintf("many%d", i))
+		d.node(name, us)
+		d.ok(&fsm.PutNode{Name: name, Weight: ptr(uint32(0))})
+	}
+	d.refused(fsm.CodeNoNode, &fsm.CreateTenant{Name: "none", Region: &us}, "many4 has weight 0, and so on;")
+}
+
 func TestT2ConcurrentCreatesSpread(t *testing.T) {
 	d := newDir(t)
 	d.node("n1", "eu")
