@@ -155,7 +155,7 @@ func startControl(ctx context.Context, bin, dir string) (*trio, error) {
 
 // awaitReady waits until a process says that it can do its work.
 func awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

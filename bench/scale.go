@@ -54,9 +54,11 @@ func benchScale(ctx context.Context, args []string) error {
 		{"have followers come back", func(ctx context.Context) error { return s.herd(ctx, *followers) }},
 		{"lose the leader", s.loseLeader},
 	} {
+		begin := time.Now()
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
+		fmt.Fprintf(os.Stderr, "%s: %v\n", step.name, time.Since(begin).Round(time.Millisecond))
 	}
 	fmt.Printf("A directory of %d tenants\n", *tenants)
 	table([]string{"figure", "measured", "reach"}, s.rows)
