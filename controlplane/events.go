@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"domicile/controlplane/group"
 	"domicile/fsm"
+	"domicile/internal/httpserve"
 	"domicile/proto"
 )
 
@@ -170,11 +170,11 @@ func writeEvents(w http.ResponseWriter, events []proto.Event, lost uint64) error
 		}
 	}
 	for _, e := range events {
-		text, err := json.Marshal(e)
+		text, err := httpserve.EncodeJSON(e) // a newline ends it
 		if err != nil {
 			panic(fmt.Sprintf("BUG: encode %T: %v", e, err))
 		}
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.Event, text); err != nil {
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n", e.Event, text); err != nil {
 			return err
 		}
 	}

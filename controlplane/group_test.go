@@ -181,6 +181,16 @@ func TestAServerIsRemovedOnceByItsKey(t *testing.T) {
 	leader.want(leader.ask("DELETE", path, ""), 404, fsm.CodeMemberUnknown)
 }
 
+// TestARefusedTokenOfAJoinNamesItsFlag: what the log says of it.
+func TestARefusedTokenOfAJoinNamesItsFlag(t *testing.T) {
+	leader := startGroup(t, 1, nil).leader()
+	stranger := &Server{config: Config{Join: []string{"http://" + leader.addr}, Token: "wrong"}, peers: leader.peers, joinWait: joinTimeout}
+	_, err := stranger.join(t.Context(), group.JoinRequest{})
+	if err == nil || !strings.Contains(err.Error(), "--token") {
+		t.Errorf("the refusal says %v", err)
+	}
+}
+
 // TestAServerThatDoesNotAnswerHoldsUpNoJoin has the first address of --join
 // accept connections and say nothing, as a paused process does.
 func TestAServerThatDoesNotAnswerHoldsUpNoJoin(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"domicile/client"
@@ -33,9 +34,18 @@ func (s *Server) join(ctx context.Context, req group.JoinRequest) (group.JoinAns
 		if err == nil {
 			return group.JoinAnswer{Cluster: added.Cluster, Index: added.Index}, nil
 		}
-		errs = append(errs, fmt.Errorf("join through %s: %w", server, err))
+		errs = append(errs, fmt.Errorf("join through %s: %w", server, tokenRefused(err)))
 	}
 	return group.JoinAnswer{}, errors.Join(errs...)
+}
+
+// tokenRefused says of a refused token whose it is.
+func tokenRefused(err error) error {
+	var said *client.Error
+	if errors.As(err, &said) && said.Status == http.StatusUnauthorized {
+		return fmt.Errorf("the token of --token is refused: give this server the group's token: %w", err)
+	}
+	return err
 }
 
 // record has the leader propose this server's own record.

@@ -32,6 +32,9 @@ func (g *Group) register(ctx context.Context) error {
 	}
 }
 
+// tellAgain is how often a trouble that lasts is logged.
+const tellAgain = time.Minute
+
 // join asks the group to take this server in until it has.
 func (g *Group) join(ctx context.Context) error {
 	if g.machine.founder.Load() || g.machine.joined.Load() > 0 || g.cfg.Join == nil {
@@ -42,7 +45,7 @@ func (g *Group) join(ctx context.Context) error {
 		return err
 	}
 	pause := backoff{least: g.cfg.Timing.Heartbeat, most: 5 * time.Second}
-	for told := false; ; {
+	for told := (time.Time{}); ; {
 		answer, err := g.cfg.Join(ctx, JoinRequest{
 			ID: g.cfg.ID, Raft: g.cfg.Advertise, API: g.cfg.API, Region: g.cfg.Region,
 			Version: g.cfg.Version, Empty: !begun,
@@ -53,8 +56,8 @@ func (g *Group) join(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !told {
-			told = true
+		if time.Since(told) >= tellAgain {
+			told = time.Now()
 			g.logger.Warn("the group has not taken this server in yet; asking again", "err", err)
 		}
 		// Once it was added and has received something, it is empty no more.

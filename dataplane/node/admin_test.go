@@ -220,7 +220,7 @@ func TestL2LeaseIsWanted(t *testing.T) {
 	n := startNode(t, func(c *Config) { c.Lease = true })
 	n.create("acme", 1)
 	a := n.want(503, "POST", "/t/acme/query", `{"sql":"create table t (v)"}`)
-	if a.code() != "no_lease" || a.header.Get("Retry-After") != "1" {
+	if !strings.Contains(a.body, "restart it without --lease") || a.code() != "no_lease" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("%s", a.body)
 	}
 	n.rows("acme", "select 1")

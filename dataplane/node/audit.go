@@ -1,8 +1,9 @@
 package node
 
 import (
-	"encoding/json"
 	"time"
+
+	"domicile/internal/httpserve"
 )
 
 // auditEntry is a line of the audit log. It holds no body and no token.
@@ -38,9 +39,9 @@ func (r *request) audit() {
 	if len(r.client) > 0 {
 		e.Peer, e.Via = string(r.client), e.Peer
 	}
-	line, err := json.Marshal(e)
+	line, err := httpserve.EncodeJSON(e)
 	if err == nil {
-		_, err = w.Write(append(line, '\n'))
+		_, err = w.Write(line)
 	}
 	if err != nil {
 		r.s.log.Error("audit log could not be written", "err", err)

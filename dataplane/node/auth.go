@@ -165,5 +165,6 @@ func (g *guard) admitAdmin(authorization []byte) *httpserve.Error {
 }
 
 func errUnknownRoute() *httpserve.Error {
-	return httpserve.Errorf(404, "unknown_route", "there is no such path")
+	return httpserve.Errorf(404, "unknown_route", "there is nothing at this path; this is a node and serves the data API of its tenants under /t/<tenant>/ "+
+		"(query, batch, changes, v2/pipeline, v3/pipeline, v3/cursor), /_health, /_ready and /_metrics, and /_admin/ where it has an admin token")
 }

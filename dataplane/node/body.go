@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,11 +54,11 @@ func tooLarge(limit int) *httpserve.Error {
 
 // json answers v, which must be encodable.
 func (r *request) json(status int, v any) error {
-	text, err := json.Marshal(v)
+	text, err := httpserve.EncodeJSON(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	r.answer(status, append(text, '\n'))
+	r.answer(status, text)
 	return nil
 }
 

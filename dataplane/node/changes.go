@@ -3,7 +3,6 @@ package node
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -121,13 +120,9 @@ func appendEvent(dst []byte, c store.Change) []byte {
 // eventError is the last event of a stream that the reader did not end.
 func eventError(err error) []byte {
 	e := failure(err)
-	fields := map[string]any{"error": e.Text, "code": e.Code}
+	e = &httpserve.Error{Text: e.Text, Code: e.Code}
 	if behind, ok := errors.AsType[*store.BehindError](err); ok {
-		fields = map[string]any{"error": behind.Error(), "code": "behind", "position": behind.Current.String()}
+		e = &httpserve.Error{Text: behind.Error(), Code: "behind", Fields: map[string]any{"position": behind.Current.String()}}
 	}
-	text, err := json.Marshal(fields)
-	if err != nil {
-		panic("BUG: an error event cannot be encoded: " + err.Error())
-	}
-	return fmt.Appendf(nil, "event: error\ndata: %s\n\n", text)
+	return fmt.Appendf(nil, "event: error\ndata: %s\n", e.Body()) // which ends with a newline
 }

@@ -23,6 +23,11 @@ func (r *request) admitted(rest []byte) (dataPath, error) {
 	if p.bad != "" {
 		return p, badRequest("%s", p.bad)
 	}
+	if r.webSocket { // before the token, which such a client would send later
+		r.ctx.Response.Header.Set("Upgrade", "HTTP/1.1")
+		r.ctx.Response.Header.Set("Connection", "Upgrade")
+		return p, httpserve.Errorf(426, "upgrade_unsupported", "no WebSocket here: give the client an http:// or https:// address")
+	}
 	if err := r.s.guard.Load().admitData(r.authorization, p.tenant); err != nil {
 		return p, err
 	}
@@ -95,7 +100,7 @@ func (r *request) serveData(rest []byte) error {
 func (r *request) acquire(ctx context.Context, unit string) (release func(), err error) {
 	u, release, err := r.s.store.Acquire(ctx, unit)
 	if errors.Is(err, store.ErrUnknownUnit) {
-		e := httpserve.Errorf(404, codeUnknownTenant, "this node has no unit %s; a request never makes one", unit)
+		e := httpserve.Errorf(404, codeUnknownTenant, "this node has no %s; a request never makes one", unitText(unit))
 		return nil, e
 	}
 	if err != nil {

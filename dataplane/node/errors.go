@@ -28,7 +28,7 @@ func badRequest(format string, args ...any) *httpserve.Error {
 
 // Errors of statements that the engine does not find.
 var (
-	errManyStatements = &hrana.Error{Message: "the text holds more than one statement: send one, or use batch or a sequence", Code: "SQL_MANY_STATEMENTS"}
+	errManyStatements = &hrana.Error{Message: "the text holds more than one statement: send one, or several by POST …/batch, or a text of several by a sequence request of POST …/v2/pipeline", Code: "SQL_MANY_STATEMENTS"}
 	errNoStatement    = &hrana.Error{Message: "the text holds no statement", Code: "SQL_NO_STATEMENT"}
 	errNUL            = &hrana.Error{Message: "the statement holds a NUL character", Code: "SQL_PARSE_ERROR"}
 )

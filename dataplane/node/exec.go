@@ -87,6 +87,9 @@ func (s *statement) run(c *store.Conn, stream bool) error {
 	if s.result, err = st.Run(s.rowFn); err == nil {
 		s.begin()
 	}
+	if r := &s.result; (r.Changes|r.LastInsertID) != 0 && !s.changesRows() {
+		r.Changes, r.LastInsertID = 0, 0
+	}
 	s.st, s.row = nil, nil
 	return err
 }
@@ -243,6 +246,16 @@ func (a *access) begin(ctx context.Context, mode store.Mode) (*store.Tx, error) 
 		return nil, err
 	}
 	return tx, nil
+}
+
+// changesRows tells whether a statement is one that changes rows of its own. Others
+// move SQLite's counts too, by what they do inside: CREATE, VACUUM, a virtual table.
+func (s *statement) changesRows() bool {
+	switch strings.ToUpper(firstWord(s.sql)) {
+	case "INSERT", "REPLACE", "UPDATE", "DELETE", "WITH":
+		return true
+	}
+	return false
 }
 
 // needsManual tells whether a statement has to run outside any transaction.

@@ -52,9 +52,9 @@ func (f *fence) admit(rec *store.Record, u use) error {
 }
 
 // mayWrite is the lease check.
-func (f *fence) mayWrite(unit string) error {
+func (f *fence) mayWrite(string) error {
 	if f.leased {
-		return httpserve.Errorf(503, "no_lease", "this node holds no lease yet and does not write unit %s; try again", unit)
+		return httpserve.Errorf(503, "no_lease", "this node was started with --lease and holds no lease; this version of the control plane grants none: restart it without --lease")
 	}
 	return nil
 }

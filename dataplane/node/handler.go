@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -46,6 +45,7 @@ type heads struct {
 	lastEventID    []byte
 	readMode       bool // Domicile-Mode: read
 	encoded        bool // Content-Encoding
+	webSocket      bool // Upgrade: websocket
 	doubled        bool // a header that may stand once stands twice
 }
 
@@ -96,6 +96,10 @@ func (r *request) readHeaders() {
 	var id []byte
 	for name, value := range r.ctx.Request.Header.All() {
 		switch len(name) {
+		case len("Upgrade"):
+			if is(name, "Upgrade") {
+				r.webSocket = is(value, "websocket")
+			}
 		case len("X-Request-Id"):
 			if is(name, "X-Request-Id") {
 				id = value
@@ -242,12 +246,7 @@ func (r *request) fail(err error) {
 	if e.RetryAfter > 0 || e.Status == 503 {
 		resp.Header.Set("Retry-After", strconv.Itoa(max(e.RetryAfter, 1)))
 	}
-	fields := make(map[string]any, len(e.Fields)+2)
-	maps.Copy(fields, e.Fields)
-	fields["error"], fields["code"] = e.Text, e.Code
-	if err := r.json(e.Status, fields); err != nil {
-		resp.SetStatusCode(500)
-	}
+	r.answer(e.Status, e.Body())
 	// What the client still sends is not taken for a next request by fasthttp; it must
 	// not lose this answer over it either.
 	if c, ok := r.ctx.Conn().(*conn); ok && r.ctx.Request.IsBodyStream() {
@@ -278,7 +277,7 @@ func appendPosition(dst []byte, p store.Position) []byte {
 func appendPositionField(dst []byte, p store.Position) []byte {
 	dst = append(dst, `,"position":"`...)
 	dst = appendPosition(dst, p)
-	return append(dst, '"', '}')
+	return append(dst, '"', '}', '\n')
 }
 
 func appendStrings(dst []byte, names []store.Column) []byte {

@@ -286,7 +286,7 @@ func (q *query) check() error {
 		return err
 	}
 	if q.stmt.controls() {
-		return httpserve.Errorf(400, "transaction_control", "a transaction is not begun or ended here: use batch, which is one, or the Hrana protocol")
+		return httpserve.Errorf(400, "transaction_control", "a transaction is not begun or ended here: send its statements as one POST …/batch, which is a transaction, or keep one open over several requests of POST …/v2/pipeline (a libSQL client does)")
 	}
 	return nil
 }

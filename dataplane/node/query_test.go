@@ -30,7 +30,7 @@ func TestQueryRoundTripsValues(t *testing.T) {
 		}
 	}
 	a := n.want(200, "POST", "/t/acme/query", `{"args":{"a":1,":b":2,"@c":3},"sql":"select :a, :b, @c as x"}`)
-	if want := `{"columns":[":a",":b","x"],"rows":[[1,2,3]],"rows_affected":0,"last_insert_rowid":null,"position":"1:0"}`; a.body != want {
+	if want := `{"columns":[":a",":b","x"],"rows":[[1,2,3]],"rows_affected":0,"last_insert_rowid":null,"position":"1:0"}` + "\n"; a.body != want {
 		t.Errorf("%s", a.body)
 	}
 }
@@ -39,7 +39,7 @@ func TestQueryWritesAndItsPosition(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	a := n.want(200, "POST", "//t//acme//query", `{"sql":"insert into t (v) values (?), (?)","args":["a","b"]}`)
-	if want := `{"columns":[],"rows":[],"rows_affected":2,"last_insert_rowid":2,"position":"1:2"}`; a.body != want {
+	if want := `{"columns":[],"rows":[],"rows_affected":2,"last_insert_rowid":2,"position":"1:2"}` + "\n"; a.body != want {
 		t.Errorf("%s", a.body)
 	}
 	if p := a.header.Get("Domicile-Position"); p != "1:2" {
@@ -67,7 +67,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	n := startNode(t, nil)
 	n.tenantWithTable("acme")
 	a := n.want(200, "POST", "/t/acme/batch", `{"statements":[{"sql":"insert into t (v) values ('a')"},{"sql":"select count(*) as n from t"}]}`)
-	if want := `{"results":[{"columns":[],"rows":[],"rows_affected":1,"last_insert_rowid":1},{"columns":["n"],"rows":[[1]],"rows_affected":0,"last_insert_rowid":null}],"position":"1:2"}`; a.body != want {
+	if want := `{"results":[{"columns":[],"rows":[],"rows_affected":1,"last_insert_rowid":1},{"columns":["n"],"rows":[[1]],"rows_affected":0,"last_insert_rowid":null}],"position":"1:2"}` + "\n"; a.body != want {
 		t.Errorf("%s", a.body)
 	}
 	a = n.want(400, "POST", "/t/acme/batch", `{"statements":[{"sql":"insert into t (v) values ('b')"},{"sql":"insert into t (id) values (1)"}]}`)

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
 	"domicile/fsm"
 )
@@ -114,6 +115,14 @@ func findAction(first, second string) action {
 }
 
 func validName(name []byte) bool { return fsm.ValidName(string(name)) }
+
+// unitText names a unit to people, for whom it is a tenant.
+func unitText(unit string) string {
+	if tenant, bucket, ok := strings.Cut(unit, "."); ok {
+		return "bucket " + bucket + " of tenant " + tenant
+	}
+	return "tenant " + unit
+}
 
 // unit is the name of the unit that the path is about.
 func (p *dataPath) unit() string {

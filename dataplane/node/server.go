@@ -91,7 +91,6 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		DisablePreParseMultipartForm:  true,
 		DisableHeaderNamesNormalizing: true,
 		NoDefaultServerHeader:         true,
-		NoDefaultDate:                 true,
 		NoDefaultContentType:          true,
 		SecureErrorLogMessage:         true,
 		CloseOnShutdown:               true,

@@ -198,7 +198,7 @@ func TestChanges(t *testing.T) {
 	n.want(409, "GET", "/t/acme/changes?after=1:9", "")
 	n.admin(204, "DELETE", "tenants/acme", "", "Domicile-Holder", holder1)
 	for _, br := range []*bufio.Reader{fromStart, fromNow, back} {
-		if e := nextEvent(t, br); !strings.HasPrefix(e, "event: error\ndata: {\"code\":\"unit_gone\"") {
+		if e := nextEvent(t, br); !strings.HasPrefix(e, "event: error\ndata: {\"error\":\"") || !strings.Contains(e, `,"code":"unit_gone"}`) {
 			t.Errorf("%s", e)
 		}
 	}

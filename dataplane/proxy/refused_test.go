@@ -118,7 +118,11 @@ func TestR5NodeThatIsDownIs502AtOnce(t *testing.T) {
 		fsm.Event{Node: &fsm.NodeInfo{Name: "n2", Addr: "no address"}}, placed("beta", "n2"), placed("lost", "n3"),
 	))
 	for range 3 {
-		p.send("POST", "/t/acme/query", nil, "x").wants(t, 502, "node_unreachable")
+		a := p.send("POST", "/t/acme/query", nil, "x")
+		a.wants(t, 502, "node_unreachable")
+		if !strings.Contains(a.body, `{"error":"node n1 cannot be reached`) || strings.Contains(a.body, "127.0.0.1") {
+			t.Errorf("got %q, want the node's name and no address", a.body)
+		}
 	}
 	if n := p.dir.nodes.errors()["n1"]; n != 3 {
 		t.Errorf("counted %d errors of n1, want 3", n)

@@ -218,7 +218,7 @@ func (h handler) routeRest(r *http1.Request, d *http1.Decision, path []byte) {
 		d.ServeWith(h.serveMetrics)
 	default:
 		d.Respond(http.StatusNotFound, codeUnknownRoute,
-			"there is nothing at this path; a proxy serves /t/<tenant>/, /_shard/, /_health, /_ready and /_metrics")
+			"there is nothing at this path; this is a proxy and serves tenants under /t/<tenant>/, the admin API under /_shard/, /_health, /_ready and /_metrics")
 	}
 }
 

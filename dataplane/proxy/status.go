@@ -109,17 +109,22 @@ func writeError(w http1.ResponseWriter, status int, code, text string) {
 	if status == http.StatusServiceUnavailable {
 		setHeader(w, "Retry-After", "1")
 	}
-	writeJSON(w, status, map[string]string{"error": text, "code": code})
+	writeJSON(w, status, struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}{text, code})
 }
 
 func writeJSON(w http1.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil { // which ends it with a newline
 		panic("BUG: encode an answer: " + err.Error())
 	}
 	setHeader(w, "Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that has gone away is no concern of the handler
+	_, _ = w.Write(text.Bytes()) // a client that has gone away is no concern of the handler
 }
 
 // setHeader sets a header whose name and value are ours.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -55,13 +56,15 @@ func (l *Log) Write(e Entry) error {
 		return nil
 	}
 	e.At = e.At.UTC()
-	line, err := json.Marshal(e)
-	if err != nil {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line) // it ends the line
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.file.Write(append(line, '\n')); err != nil {
+	if _, err := l.file.Write(line.Bytes()); err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
 	return nil

@@ -36,7 +36,7 @@ func (m *message) parseAnswer(b []byte, head bool) *reject {
 	default:
 		m.body = bodyClose
 	}
-	if m.status == 101 {
+	if m.status == 101 || m.status == 426 && m.upgrade {
 		m.keepUpgrade()
 	}
 	return nil

@@ -10,7 +10,6 @@ const (
 )
 
 var (
-	errUnreachable  = &reject{502, "node_unreachable", "the node cannot be reached and nothing was sent to it; try again"}
 	errBusyNode     = &reject{503, "upstream_busy", "all connections to the node are in use; try again"}
 	errUnknown      = &reject{502, "outcome_unknown", "the connection to the node broke after the request was sent: it may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errTimeout      = &reject{504, "upstream_timeout", "the node did not answer in time; the request may have been executed"}
@@ -87,7 +86,7 @@ func (c *conn) unreachable(u *Upstream, err error) verdict {
 			return v
 		}
 	}
-	answer := errUnreachable
+	answer := u.unreachable()
 	switch {
 	case errors.Is(err, ErrBusy):
 		answer = errBusyNode

@@ -54,6 +54,9 @@ func (x *exchange) appendAnswer(out []byte) []byte {
 	out = append(out, a.buf[8:a.firstEnd]...)
 	out = a.appendKept(out)
 	out = append(out, x.view.Lines...)
+	if a.status == 426 && a.upgrade {
+		out = append(out, "Connection: Upgrade\r\n"...)
+	}
 	out = appendID(out, x.req.id)
 	return x.endHead(out, a.status == 101)
 }

@@ -174,3 +174,16 @@ func TestShutdownEndsTunnelsLast(t *testing.T) {
 		t.Error("the tunnel outlived the server")
 	}
 }
+
+// TestARefusedUpgradeKeepsItsUpgradeField: 426 says by it what to use instead, and the
+// connection goes on.
+func TestARefusedUpgradeKeepsItsUpgradeField(t *testing.T) {
+	p, _ := proxyTo(t, answering("HTTP/1.1 426 Upgrade Required\r\nUpgrade: HTTP/1.1\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno"))
+	c := dial(t, p.addr)
+	for range 2 {
+		status, head, body := c.send(upgradeHead).answer()
+		if status != 426 || headValue(head, "Upgrade") != "HTTP/1.1" || headValue(head, "Connection") != "Upgrade" || body != "no" {
+			t.Fatalf("got %q %q", head, body)
+		}
+	}
+}

@@ -87,6 +87,16 @@ func setDefault[T time.Duration | int](v *T, d T) {
 // Name gives the name it was made with.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
+// unreachable is the answer where no connection could be had. It names the node as
+// the directory does; its address is no concern of clients.
+func (u *Upstream) unreachable() *reject {
+	who := "node " + u.cfg.Name
+	if u.cfg.Name == "" || u.cfg.Name[0] == '@' { // no node is called so
+		who = "the server"
+	}
+	return &reject{502, "node_unreachable", who + " cannot be reached and nothing was sent to it; try again"}
+}
+
 // Addr gives the address it was made with.
 func (u *Upstream) Addr() string { return u.cfg.Addr }
 
