@@ -63,10 +63,18 @@ func (p *Proxy) age(now time.Time) time.Duration {
 	return max(0, now.Sub(at))
 }
 
+// isStale tells whether a copy of that age is worth a word, since it is followed for
+// that long. A cached one is old by nature: only where no server is heard for a while it
+// is news.
+func (p *Proxy) isStale(age, followed time.Duration) bool {
+	return age > staleAfter && (followed >= staleAfter || !p.follower.Heard().IsZero())
+}
+
 // watchAge logs when the copy becomes stale and when it is current again.
 func (p *Proxy) watchAge(ctx context.Context) {
 	tick := time.NewTicker(ageEvery)
 	defer tick.Stop()
+	began := time.Now()
 	for stale := false; ; {
 		select {
 		case <-ctx.Done():
@@ -77,7 +85,7 @@ func (p *Proxy) watchAge(ctx context.Context) {
 				continue
 			}
 			switch age := p.age(now); {
-			case age > staleAfter && !stale:
+			case p.isStale(age, now.Sub(began)) && !stale:
 				stale = true
 				p.cfg.Logger.Warn("directory is stale: requests are forwarded by it all the same", "revision", t.position.Revision, "age", age)
 			case age <= staleAfter && stale:

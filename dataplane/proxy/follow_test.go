@@ -63,6 +63,25 @@ func TestR3ForwardsFromTheCacheWithNoControlServer(t *testing.T) {
 	again.get("/t/other/query").wants(t, 503, codeUnavailable)
 }
 
+// TestACachedCopyIsNotCalledStaleAtOnce: before the first server could be heard.
+func TestACachedCopyIsNotCalledStaleAtOnce(t *testing.T) {
+	control := newControlFake(t)
+	p := start(t, []string{control.URL}, nil)
+	p.await(control.change(placed("acme", "n1")))
+	if heard := p.isStale(staleAfter+1, 0); !heard {
+		t.Error("a copy that was heard of and is old is not stale")
+	}
+	unheard := start(t, []string{unusedAddr(t)}, nil)
+	for followed, want := range map[time.Duration]bool{0: false, staleAfter - 1: false, staleAfter: true} {
+		if got := unheard.isStale(time.Hour, followed); got != want {
+			t.Errorf("followed for %v without a word: %v", followed, got)
+		}
+	}
+	if unheard.isStale(staleAfter-1, time.Hour) {
+		t.Error("a copy that is not old is stale")
+	}
+}
+
 func TestR3CacheIsWrittenWhileTheProxyRuns(t *testing.T) {
 	control := newControlFake(t)
 	path := filepath.Join(t.TempDir(), "directory")

@@ -131,7 +131,7 @@ func (c *Client) Server() string {
 // Run follows until ctx ends, and returns ctx's error then. It is called once.
 func (c *Client) Run(ctx context.Context) error {
 	pause := c.cfg.PauseLeast
-	told := ""
+	told := newTroubles(time.Now())
 	for {
 		server := c.cfg.URLs[c.next]
 		c.next = (c.next + 1) % len(c.cfg.URLs)
@@ -141,9 +141,8 @@ func (c *Client) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if text := err.Error(); text != told { // each trouble once
-			told = text
-			c.cfg.Logger.Warn("the stream of the directory ended", "server", server, "revision", c.Position().Revision, "err", err)
+		if level := told.level(server, err, time.Now(), c.Heard().IsZero()); level != hclog.NoLevel {
+			c.cfg.Logger.Log(level, "the stream of the directory ended", "server", server, "revision", c.Position().Revision, "err", err)
 		}
 		if c.Position() != before || c.Heard() != heard {
 			pause = c.cfg.PauseLeast // it did work
@@ -235,8 +234,11 @@ func (c *Client) ask(ctx context.Context, server string) (*http.Response, error)
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		if resp.StatusCode == http.StatusUnauthorized {
-			return nil, errors.New("the server refuses the token")
+		switch resp.StatusCode {
+		case http.StatusUnauthorized:
+			return nil, errToken
+		case http.StatusServiceUnavailable:
+			return nil, errUnavailable
 		}
 		return nil, fmt.Errorf("the server answered %s", resp.Status)
 	}
