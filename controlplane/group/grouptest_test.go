@@ -177,7 +177,10 @@ func (m *member) open() error {
 	m.addr = l.Addr().String()
 	m.feed = &recorder{}
 	cfg := m.cfg
-	cfg.Listener, cfg.Feed = l, m.feed
+	cfg.Listener = l
+	if cfg.Feed == nil {
+		cfg.Feed = m.feed
+	}
 	g, err := open(cfg, m.hooks)
 	if err != nil {
 		return err

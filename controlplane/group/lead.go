@@ -124,7 +124,12 @@ func (g *Group) leadUntil(ctx context.Context, changed <-chan struct{}) error {
 // leadTerm prepares for term and runs the duties. It returns an error when this
 // server leads and cannot do what a leader must.
 func (g *Group) leadTerm(ctx context.Context, term uint64) error {
-	if err := g.passBarrier(ctx, term); err != nil {
+	err := g.passBarrier(ctx, term)
+	for errors.Is(err, ErrBusy) {
+		// A long log is being applied after a start, before anything else.
+		err = g.passBarrier(ctx, term)
+	}
+	if err != nil {
 		return err
 	}
 	g.logger.Info("leading", "term", term, "revision", g.State().Revision())

@@ -14,7 +14,7 @@ func (g *Group) watch(ctx context.Context) error {
 	stall := g.cfg.Timing.Stall
 	tick := time.NewTicker(max(min(stall/20, g.cfg.Timing.Heartbeat), time.Millisecond))
 	defer tick.Stop()
-	var committed uint64
+	var committed, applied uint64
 	progress := time.Now()
 	away := make(map[fsm.MemberID]bool)
 	for {
@@ -22,8 +22,10 @@ func (g *Group) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			if c := g.raft.CommitIndex(); c != committed || !g.leads() || g.pending.count() == 0 {
-				committed, progress = c, now
+			// After a start a long log is applied before anything is committed.
+			c, a := g.raft.CommitIndex(), g.raft.AppliedIndex()
+			if c != committed || a != applied || !g.leads() || g.pending.count() == 0 {
+				committed, applied, progress = c, a, now
 			}
 			if now.Sub(progress) > stall {
 				return g.giveUp(fmt.Errorf("%w: %d changes wait and nothing was committed for %v", ErrStalled, g.pending.count(), stall))
