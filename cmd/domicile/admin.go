@@ -56,6 +56,7 @@ func (c *adminCmd) open(ctx context.Context, e *env) (*admin, error) {
 func (a *admin) print(v any, head []string, rows [][]string) error {
 	if a.json {
 		enc := json.NewEncoder(a.out.stdout)
+		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
 	}

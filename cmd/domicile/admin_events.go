@@ -18,7 +18,9 @@ func (adminEvents) Run(a *admin) error {
 		case err != nil:
 			return err
 		case a.json:
-			if err := json.NewEncoder(a.out.stdout).Encode(e); err != nil {
+			enc := json.NewEncoder(a.out.stdout)
+			enc.SetEscapeHTML(false)
+			if err := enc.Encode(e); err != nil {
 				return err
 			}
 			continue

@@ -67,11 +67,11 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	l, files, err := c.listener(c.Listen, token != "", true)
+	l, files, err := c.listener(c.Listen, token != "", true, "")
 	if err != nil {
 		return err
 	}
-	raft, dial, err := c.raft(files, token != "")
+	raft, dial, err := c.raft(files)
 	if err != nil {
 		l.Close()
 		return err
@@ -100,8 +100,8 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 
 // raft opens the port for the group's other servers: mutual TLS where there is
 // a CA, and otherwise open to loopback alone, as whoever reaches it can vote.
-func (c *controlCmd) raft(files *tlsconf.Files, _ bool) (net.Listener, func(context.Context, string) (net.Conn, error), error) {
-	cfg := listen.Config{Addr: c.RaftListen, Insecure: c.Insecure}
+func (c *controlCmd) raft(files *tlsconf.Files) (net.Listener, func(context.Context, string) (net.Conn, error), error) {
+	cfg := listen.Config{Addr: c.RaftListen, Insecure: c.Insecure, Hint: "the three TLS flags (--tls-cert, --tls-key, --tls-ca)"}
 	var dial func(context.Context, string) (net.Conn, error)
 	if files != nil && files.HasCertificate() && files.HasCA() {
 		var err error

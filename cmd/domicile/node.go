@@ -51,7 +51,7 @@ func (c *nodeCmd) Run(ctx context.Context, e *env) error {
 	if audit != nil {
 		defer audit.Close()
 	}
-	l, files, err := c.listener(c.Listen, tokens.HTTP != "" || tokens.JWTKey != nil, true)
+	l, files, err := c.listener(c.Listen, tokens.HTTP != "" || tokens.JWTKey != nil, true, "--http-token or --jwt-key")
 	if err != nil {
 		return err
 	}

@@ -44,15 +44,16 @@ func transportOf(files *tlsconf.Files) *http.Transport {
 	return t
 }
 
-// listener opens a process's port by the rule of O5. parts says that only the
+// listener opens a process's port by the rule of O5: what protects it, beside
+// TLS, is told by hint where it is not --token. parts says that only the
 // deployment's own parts and operators come here: with a CA they must show a
 // certificate.
-func (f *tlsFlags) listener(addr string, hasToken, parts bool) (net.Listener, *tlsconf.Files, error) {
+func (f *tlsFlags) listener(addr string, hasToken, parts bool, hint string) (net.Listener, *tlsconf.Files, error) {
 	files, err := tlsFiles(f.TLSCert, f.TLSKey, f.TLSCA)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := listen.Config{Addr: addr, HasToken: hasToken, Insecure: f.Insecure}
+	cfg := listen.Config{Addr: addr, HasToken: hasToken, Insecure: f.Insecure, Hint: hint}
 	if cfg.TLS, err = serverTLS(files, parts); err != nil {
 		return nil, nil, err
 	}
