@@ -32,7 +32,7 @@ func runBackend(ctx context.Context, args []string) error {
 				c.SetBodyStream(&zeros{left: n, block: block}, n)
 				return
 			}
-			if c.IsPost() {
+			if c.Request.Header.ContentLength() > len(block) {
 				drain(c)
 			}
 			c.SetContentType("application/json")

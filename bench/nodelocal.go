@@ -36,8 +36,10 @@ func insertLoop(file, mode string, d time.Duration) (float64, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := sqlitex.ExecuteScript(conn, "pragma synchronous="+mode+"; create table if not exists log (id integer primary key, body text);", nil); err != nil {
-		return 0, err
+	for _, sql := range []string{"pragma synchronous=" + mode, "create table if not exists log (id integer primary key, body text)"} {
+		if err := sqlitex.ExecuteTransient(conn, sql, nil); err != nil {
+			return 0, err
+		}
 	}
 	stmt, err := conn.Prepare("insert into log (body) values (?)")
 	if err != nil {
