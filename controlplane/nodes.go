@@ -39,6 +39,10 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 	}
 	n := result.Node
 	s.logger.Info(text, "node", n.Name, "addr", n.Addr, "region", string(n.Region), "zone", string(n.Zone))
+	if standby, ok := s.group.State().Node(n.Standby); ok && n.Zone != "" && standby.Zone == n.Zone {
+		// Accepted all the same (C5): a zone that is lost takes both with it.
+		s.logger.Warn("a node's standby is in its own zone", "node", n.Name, "standby", standby.Name, "zone", string(n.Zone))
+	}
 	httpserve.WriteJSON(w, status, proto.NodeRecorded{
 		Node: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Unreplicated: []fsm.TenantName{}})
 	return nil

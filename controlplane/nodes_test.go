@@ -134,6 +134,9 @@ func TestC5AStandbyIsInItsNodesRegion(t *testing.T) {
 	if r := s.ask("GET", "/_shard/nodes/n1", ""); r.body["standby"] != "s1" {
 		t.Errorf("standby is %v", r.body["standby"])
 	}
+	if !strings.Contains(s.log.String(), "a node's standby is in its own zone") {
+		t.Error("a standby in its node's zone is accepted and not logged")
+	}
 	for i := range 5 {
 		r := s.want(s.ask("PUT", fmt.Sprintf("/_shard/tenants/t%d", i), `{"region":"eu"}`), 201, "")
 		if r.body["node"] != "n1" {
