@@ -177,10 +177,7 @@ func (m *member) open() error {
 	m.addr = l.Addr().String()
 	m.feed = &recorder{}
 	cfg := m.cfg
-	cfg.Listener = l
-	if cfg.Feed == nil {
-		cfg.Feed = m.feed
-	}
+	cfg.Listener, cfg.Feed = l, m.feed
 	g, err := open(cfg, m.hooks)
 	if err != nil {
 		return err
