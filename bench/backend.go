@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"flag"
+	"fmt"
 	"net"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -32,6 +35,12 @@ func runBackend(ctx context.Context, args []string) error {
 				c.SetBodyStream(&zeros{left: n, block: block}, n)
 				return
 			}
+			if n := c.QueryArgs().GetUintOrZero("events"); n > 0 {
+				c.SetContentType("text/event-stream")
+				c.Response.Header.Set("X-Accel-Buffering", "no") // for nginx
+				c.SetBodyStreamWriter(func(w *bufio.Writer) { sendEvents(w, n) })
+				return
+			}
 			if c.Request.Header.ContentLength() > len(block) {
 				drain(c)
 			}
@@ -41,6 +50,19 @@ func runBackend(ctx context.Context, args []string) error {
 	}
 	go func() { <-ctx.Done(); _ = s.Shutdown() }()
 	return s.Serve(l)
+}
+
+// sendEvents sends n events, each with the time at which it was sent.
+func sendEvents(w *bufio.Writer, n int) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range n {
+		<-tick.C
+		fmt.Fprintf(w, "data: %d\n\n", time.Now().UnixNano())
+		if w.Flush() != nil {
+			return
+		}
+	}
 }
 
 func drain(c *fasthttp.RequestCtx) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -151,29 +150,6 @@ func startControl(ctx context.Context, bin, dir string) (*trio, error) {
 		return putRegions(ctx, leader, clients, d)
 	}
 	return t, nil
-}
-
-// awaitReady waits until a process says that it can do its work.
-func awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		resp, err := http.Get(url + "/_ready")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = errors.New(resp.Status)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w", url, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // putRegions makes changes of one entry each, from clients of one connection.

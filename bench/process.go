@@ -117,44 +117,58 @@ func freePort() (string, error) {
 	return "", errors.New("no free port between 15000 and 30000")
 }
 
-// awaitPort waits until something listens.
-func awaitPort(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+// await asks again and again until f gives nil, for no longer than limit.
+func await(ctx context.Context, what string, limit time.Duration, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := net.DialTimeout("tcp", addr, time.Second)
+		err := f()
 		if err == nil {
-			return c.Close()
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nothing listens on %s: %w", addr, err)
+			return fmt.Errorf("%s: %w", what, err)
 		case <-tick.C:
 		}
 	}
 }
 
+// awaitPort waits until something listens.
+func awaitPort(ctx context.Context, addr string) error {
+	return await(ctx, "nothing listens on "+addr, 20*time.Second, func() error {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// awaitOK waits until a URL answers 200.
+func awaitOK(ctx context.Context, url string, limit time.Duration) error {
+	return await(ctx, url+" is not ready", limit, func() error {
+		resp, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+}
+
+// awaitReady waits until a process says that it can do its work; at a million
+// tenants that takes a while.
+func awaitReady(ctx context.Context, url string) error {
+	return awaitOK(ctx, url+"/_ready", 3*time.Minute)
+}
+
 // awaitRoute waits until a proxy forwards to the backend.
 func awaitRoute(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		resp, err := http.Get("http://" + addr + "/t/" + tenantName(0) + "/")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = errors.New(resp.Status)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the proxy does not forward: %w", err)
-		case <-tick.C:
-		}
-	}
+	return awaitOK(ctx, "http://"+addr+"/t/"+tenantName(0)+"/", time.Minute)
 }

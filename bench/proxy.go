@@ -57,6 +57,9 @@ func benchProxy(ctx context.Context, args []string) error {
 	if err := bodies(ctx, all, path, min(*rounds, 3)); err != nil {
 		return err
 	}
+	if err := events(ctx, all, path, min(*rounds, 3)); err != nil {
+		return err
+	}
 	return idle(all, path, 5000)
 }
 
