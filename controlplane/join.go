@@ -70,5 +70,5 @@ func (s *Server) record(ctx context.Context, leader group.Leader, p group.Propos
 // peer is a client of one server of a group, which asks once: those who use it
 // ask again themselves.
 func (s *Server) peer(server string) (*client.Client, error) {
-	return client.New(client.Config{Servers: []string{server}, Token: s.config.Token, RetryFor: -1, Transport: s.peers.Transport})
+	return client.New(client.Config{Servers: []string{server}, Token: *s.token.Load(), RetryFor: -1, Transport: s.peers.Transport})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type Server struct {
 	jobs    *executor
 	audit   *audit.Log
 	handler *httpserve.Handler
+	token   atomic.Pointer[string] // shown to the group's other servers
 	meters  meters
 	streams atomic.Int64 // streams that are being served
 	// joinWait is joinTimeout; tests shorten it before Run.
@@ -84,6 +86,7 @@ func newServer(config Config) (*Server, error) {
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
 	}
+	s.token.Store(&config.Token)
 	s.over, s.giveUp = context.WithCancel(context.Background())
 	if s.audit, err = audit.Open(config.Audit); err != nil {
 		return nil, err
@@ -94,7 +97,11 @@ func newServer(config Config) (*Server, error) {
 	s.close = sync.OnceValue(func() error {
 		s.giveUp()
 		transport.CloseIdleConnections()
-		return errors.Join(s.group.Close(), s.config.Listener.Close(), s.audit.Close())
+		listener := s.config.Listener.Close()
+		if errors.Is(listener, net.ErrClosed) { // by Run
+			listener = nil
+		}
+		return errors.Join(s.group.Close(), listener, s.audit.Close())
 	})
 	if err := s.register(); err != nil {
 		return nil, errors.Join(fmt.Errorf("metrics: %w", err), s.close())
@@ -180,8 +187,12 @@ func (s *Server) stop(server *http.Server) {
 // Close frees what New took, once Run has returned.
 func (s *Server) Close() error { return s.close() }
 
-// SetToken replaces the token that the admin API asks for.
-func (s *Server) SetToken(token string) { s.handler.SetToken(token) }
+// SetToken replaces the token that the admin API asks for, and the one that is
+// shown to the group's other servers.
+func (s *Server) SetToken(token string) {
+	s.token.Store(&token)
+	s.handler.SetToken(token)
+}
 
 // Group is the server's group, for whoever runs it: the tests and metrics.
 func (s *Server) Group() *group.Group { return s.group }

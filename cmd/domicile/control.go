@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"runtime/debug"
@@ -94,8 +95,16 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	if c.AutoFailover > 0 || c.Replicas > 0 {
 		cfg.Logger.Warn("this version keeps no copies and leases no nodes: --replicas and --auto-failover are recorded and have no effect yet")
 	}
-	go e.onHangup(ctx, func() { reloadTLS(cfg.Logger, files) })
-	return s.Run(ctx)
+	go e.onHangup(ctx, func() {
+		reloadTLS(cfg.Logger, files)
+		token, err := secret("token", c.Token, c.TokenFile)
+		if err != nil {
+			cfg.Logger.Error("the token was not reloaded; the one in use stays", "err", err)
+			return
+		}
+		s.SetToken(token)
+	})
+	return errors.Join(s.Run(ctx), s.Close())
 }
 
 // raft opens the port for the group's other servers: mutual TLS where there is

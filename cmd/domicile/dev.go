@@ -140,7 +140,9 @@ func (d *deployment) buildControl() error {
 	if err != nil {
 		return err
 	}
-	d.parts = append(d.parts, part{"control server", s.Run})
+	d.parts = append(d.parts, part{"control server", func(ctx context.Context) error {
+		return errors.Join(s.Run(ctx), s.Close())
+	}})
 	return nil
 }
 

@@ -112,6 +112,9 @@ func (p *Process) Kill() { p.signal(syscall.SIGKILL, true) }
 // Stop ends the process with SIGTERM and waits for it.
 func (p *Process) Stop() { p.signal(syscall.SIGTERM, true) }
 
+// Hangup has the process read its certificates and secrets again.
+func (p *Process) Hangup() { p.signal(syscall.SIGHUP, false) }
+
 // Pause stops the process with SIGSTOP until Resume.
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP, false) }
 
