@@ -184,7 +184,9 @@ func TestAServerIsRemovedOnceByItsKey(t *testing.T) {
 // TestARefusedTokenOfAJoinNamesItsFlag: what the log says of it.
 func TestARefusedTokenOfAJoinNamesItsFlag(t *testing.T) {
 	leader := startGroup(t, 1, nil).leader()
-	stranger := &Server{config: Config{Join: []string{"http://" + leader.addr}, Token: "wrong"}, peers: leader.peers, joinWait: joinTimeout}
+	stranger := &Server{config: Config{Join: []string{"http://" + leader.addr}}, peers: leader.peers, joinWait: joinTimeout}
+	wrong := "wrong"
+	stranger.token.Store(&wrong)
 	_, err := stranger.join(t.Context(), group.JoinRequest{})
 	if err == nil || !strings.Contains(err.Error(), "--token") {
 		t.Errorf("the refusal says %v", err)
