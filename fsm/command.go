@@ -48,8 +48,12 @@ type PutNode struct {
 	Weight  *uint32
 }
 
-// DeleteNode forgets a node that holds nothing (N6).
-type DeleteNode struct{ Name NodeName }
+// DeleteNode forgets a node that holds nothing (N6). Force writes it off: what
+// it holds but primaries is forgotten, and jobs do not wait for it any more.
+type DeleteNode struct {
+	Name  NodeName
+	Force bool
+}
 
 // NodeUsage is one node's usage in RecordUsage.
 type NodeUsage struct {

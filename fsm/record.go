@@ -19,9 +19,12 @@ func (s Scope) Authority() string {
 
 // Settings are the group's own; flags only seed them (architecture §3.5.5).
 type Settings struct {
-	DefaultRegion    *RegionName // nil: none (T2)
-	Replicas         uint32
-	AutoFailover     Millis // lease length; 0: nodes are not leased
+	DefaultRegion *RegionName // nil: none (T2)
+	Replicas      uint32
+	AutoFailover  Millis // lease length; 0: nodes are not leased
+	// LongestLease is the longest AutoFailover whose leases may still run: what
+	// a new leader waits out (architecture §3.5.5).
+	LongestLease     Millis
 	RepairAfter      Millis
 	RemoveAfter      Millis
 	ReplicationToken string
@@ -46,7 +49,21 @@ type Node struct {
 	Standby NodeName // the node's standby in a pair, or ""
 	Weight  uint32   // share of units relative to other nodes; 0 takes none
 	Usage   Usage
+	Lease   NodeLease
+	// Lost says that the node was failed over and has not answered since.
+	Lost bool
 }
+
+// NodeLease says whether a node takes leases, as its last answer to a grant
+// told; numbers are on the wire.
+type NodeLease uint8
+
+// What is known of a node's leases.
+const (
+	LeaseUnknown NodeLease = 0 // it was not asked yet
+	LeaseTaken   NodeLease = 1 // it writes only under a lease
+	LeaseNone    NodeLease = 2 // it takes none and is never failed over by itself (L5)
+)
 
 // Usage is what a node last told of itself.
 type Usage struct {
@@ -109,19 +126,48 @@ func (s UnitState) String() string {
 	return "unknown"
 }
 
-// CopyState is how far a copy follows its primary (architecture §3.7).
+// CopyState is what a node other than the primary is to a unit (architecture
+// §3.7).
 type CopyState uint8
 
-// States of a copy; numbers are on the wire.
+// States of a copy; numbers are on the wire. Syncing and in-sync ones are the
+// unit's copies: they follow, and count. Former and leaving ones only hold data
+// that must not be forgotten (I8).
 const (
+	// CopySyncing follows, or is to follow, and may lack acknowledged writes.
 	CopySyncing CopyState = 1
-	CopyInSync  CopyState = 2
+	// CopyInSync acknowledges each write where the node's --ack asks for it, and
+	// may be promoted.
+	CopyInSync CopyState = 2
+	// CopyFormer was the primary before a flip. Repair makes it follow, or lets
+	// it leave; until the present primary is promoted it may be chosen again.
+	CopyFormer CopyState = 3
+	// CopyLeaving was given up, and is removed from its node after RemoveAfter.
+	CopyLeaving CopyState = 4
 )
 
-// Copy is a replica of a unit on another node.
+// Follows reports whether a copy in state s is one of the unit's copies.
+func (s CopyState) Follows() bool { return s == CopySyncing || s == CopyInSync }
+
+func (s CopyState) String() string {
+	switch s {
+	case CopySyncing:
+		return "syncing"
+	case CopyInSync:
+		return "in_sync"
+	case CopyFormer:
+		return "former"
+	case CopyLeaving:
+		return "leaving"
+	}
+	return "unknown"
+}
+
+// Copy is what a node other than the primary is to a unit.
 type Copy struct {
 	Node  NodeName
 	State CopyState
+	Since Millis // when it came into State; 0 in an Event
 }
 
 // Placed is a unit's record: node, copies and state change in one entry (I4).
@@ -133,7 +179,18 @@ type Placed struct {
 	Epoch  uint64 // epoch of positions, given by the entry that flips
 	Copies []Copy // sorted by node
 	Job    JobID  // work under way on the unit, or 0
+	// Previous is the last primary that may have written, from a flip until an
+	// entry says that Node was promoted; "" otherwise. While it is set no grant
+	// names the unit, and failover may choose any in-sync copy or Previous
+	// (architecture §3.7.6).
+	Previous NodeName
+	// Lacks is since when the unit has had fewer copies than are asked for, or
+	// one that is badly placed; 0: it has them (C6).
+	Lacks Millis
 }
+
+// Promoted reports whether the unit's node may be granted the unit.
+func (p *Placed) Promoted() bool { return p.Previous == "" }
 
 // Region keeps its own directory, reached by its routers (G3).
 type Region struct {
@@ -148,6 +205,9 @@ type JobKind uint8
 const (
 	JobCreate JobKind = 1
 	JobDelete JobKind = 2
+	// JobHandover gives units of a node that answers to their in-sync copies:
+	// a failover by hand, a clean stop (L6, L11).
+	JobHandover JobKind = 3
 )
 
 func (k JobKind) String() string {
@@ -156,6 +216,8 @@ func (k JobKind) String() string {
 		return "create"
 	case JobDelete:
 		return "delete"
+	case JobHandover:
+		return "handover"
 	}
 	return "unknown"
 }
@@ -165,13 +227,18 @@ type JobStep uint8
 
 // Steps of jobs. A create goes Make → Schema (only with one) → Done, or to
 // Undo when a node refuses, and from there to Done with a refusal. A delete
-// goes Remove → Done.
+// goes Remove → Done. A handover goes Release → Done where the node released
+// every unit, else Release → Thaw → Done (architecture §3.6.5).
 const (
 	StepMake   JobStep = 1 // create the units on their nodes
 	StepSchema JobStep = 2 // run the schema
 	StepUndo   JobStep = 3 // remove the units from their nodes again
 	StepRemove JobStep = 4 // remove the units from their nodes
 	StepDone   JobStep = 5
+	// StepRelease has the source freeze its units, wait for their copies, and
+	// give them up; StepThaw has it take back those that it did not.
+	StepRelease JobStep = 6
+	StepThaw    JobStep = 7
 )
 
 func (s JobStep) String() string {
@@ -186,6 +253,10 @@ func (s JobStep) String() string {
 		return "remove"
 	case StepDone:
 		return "done"
+	case StepRelease:
+		return "release"
+	case StepThaw:
+		return "thaw"
 	}
 	return "unknown"
 }
@@ -195,7 +266,9 @@ func (s JobStep) String() string {
 type Job struct {
 	ID       JobID
 	Kind     JobKind
-	Tenant   TenantName
+	Tenant   TenantName // "" for a handover
+	Source   NodeName   // handover: the node that gives its units up
+	Cause    FlipCause  // handover
 	Step     JobStep
 	Schema   string // create: SQL run once
 	Started  Millis
@@ -208,7 +281,8 @@ type Job struct {
 	Attempts uint32   // times that Problem was noted
 }
 
-// Target is one unit on one node that a job works on.
+// Target is one unit on one node that a job works on; for a handover, the node
+// that the unit is given to.
 type Target struct {
 	Unit UnitName
 	ID   UnitID

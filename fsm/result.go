@@ -53,7 +53,10 @@ type Result struct {
 	// Job is what to wait for, 0 for nothing. CreateTenant: its outcome, a
 	// Refusal or none, is the answer. DeleteTenant: the tenant is gone when it
 	// has ended, whatever its Refusal.
-	Job JobID
+	Job   JobID
+	Flips []Flip     // FailOver, EndRelease
+	Left  []UnitName // FailOver: units that no copy could be promoted for; they stay
+	Added []CopyRef  // AddCopies
 	// Replayed: the entry's Key was known, this is its first answer.
 	Replayed bool
 }

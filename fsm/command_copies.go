@@ -1,0 +1,146 @@
+package fsm
+
+// Commands of leases, failover and copies. All are proposed by the leader's
+// planners and executors and carry the term in which they were decided, except
+// where an operator asked. All of them act on whole lists in one entry.
+
+// UnitRef names a unit by name and id, so that a late decision about a former
+// unit of the same name does nothing.
+type UnitRef struct {
+	Unit UnitName
+	ID   UnitID
+}
+
+// SetNodeLease records whether a node takes leases, as it answered a grant.
+type SetNodeLease struct {
+	Node  NodeName
+	Lease NodeLease
+}
+
+// NodeBack says that a lost node has answered again.
+type NodeBack struct{ Node NodeName }
+
+// SettleLease lowers Settings.LongestLease to Settings.AutoFailover, once the
+// leader has led for longer than any older lease may run.
+type SettleLease struct{ LongestLease Millis }
+
+// FlipCause says why units were flipped; numbers are on the wire.
+type FlipCause uint8
+
+// Causes of flips.
+const (
+	CauseLapsed  FlipCause = 1 // the node's lease has certainly lapsed (L5)
+	CauseHand    FlipCause = 2 // an operator asked (L6)
+	CauseStopped FlipCause = 3 // the node stops, and handed over (L11)
+	CauseBehind  FlipCause = 4 // the node lacks what a copy has (architecture §3.7.4)
+)
+
+func (c FlipCause) String() string {
+	switch c {
+	case CauseLapsed:
+		return "lapsed"
+	case CauseHand:
+		return "hand"
+	case CauseStopped:
+		return "stopped"
+	case CauseBehind:
+		return "behind"
+	}
+	return "unknown"
+}
+
+// Flip is a unit that goes to another node.
+type Flip struct {
+	UnitRef
+	From, To NodeName
+}
+
+// FailOver flips, in this one entry (I4, L5), every active unit of Node that
+// has a copy to be promoted: the one that Choices names, else the in-sync copy
+// that is first by (not on a lost node, another zone than Node's, name). Units
+// without an in-sync copy stay, unless Choices names a syncing one and Cause is
+// CauseHand. The epoch of a flipped unit is this entry's revision. With
+// CauseLapsed, or Silent, the node is recorded as lost. It answers
+// Result.Flips and Result.Left.
+type FailOver struct {
+	Node    NodeName
+	Cause   FlipCause
+	Silent  bool
+	Choices []Flip
+}
+
+// BeginHandover begins a JobHandover: units of Node (all of them where Units is
+// empty) that have an in-sync copy on a node that is neither lost nor in Silent
+// become UnitMoving; the job's targets say where each goes. Refused when there
+// is none.
+type BeginHandover struct {
+	Node   NodeName
+	Cause  FlipCause
+	Units  []UnitRef
+	Silent []NodeName
+}
+
+// EndRelease ends StepRelease of a handover: the units that the source has
+// released flip in this one entry, all at this entry's revision as epoch; the
+// others become active again where they were, and the job goes to StepThaw when
+// there are such, else it is done.
+type EndRelease struct {
+	ID       JobID
+	Released []UnitRef
+}
+
+// ConfirmPromotion says that Node answered the promotion of these units at
+// Epoch: from this entry on they may be granted.
+type ConfirmPromotion struct {
+	Node  NodeName
+	Epoch uint64
+	Units []UnitRef
+}
+
+// CopyWanted asks for one more copy of a unit, on Node, or on the best feasible
+// node where that is "".
+type CopyWanted struct {
+	UnitRef
+	Node NodeName
+}
+
+// AddCopies records syncing copies (C1 to C4), before anything follows. Those
+// that cannot be had are passed over. It answers Result.Added.
+type AddCopies struct {
+	Units  []CopyWanted
+	Silent []NodeName // did not answer just now; not chosen
+}
+
+// CopyChange takes a copy from one state to another, if the unit still stands
+// at Epoch and the copy in From: syncing ↔ in sync, and any → leaving.
+type CopyChange struct {
+	UnitRef
+	Epoch    uint64
+	Node     NodeName
+	From, To CopyState
+}
+
+// ChangeCopies applies changes; those whose condition does not hold any more
+// are passed over.
+type ChangeCopies struct{ Changes []CopyChange }
+
+// CopyRef names a copy.
+type CopyRef struct {
+	UnitRef
+	Node NodeName
+}
+
+// DropCopies forgets leaving copies whose nodes have confirmed that they hold
+// nothing of the unit any more.
+type DropCopies struct{ Copies []CopyRef }
+
+func (*SetNodeLease) command()     {}
+func (*NodeBack) command()         {}
+func (*SettleLease) command()      {}
+func (*FailOver) command()         {}
+func (*BeginHandover) command()    {}
+func (*EndRelease) command()       {}
+func (*ConfirmPromotion) command() {}
+func (*AddCopies) command()        {}
+func (*ChangeCopies) command()     {}
+func (*DropCopies) command()       {}
