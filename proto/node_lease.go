@@ -179,7 +179,7 @@ type HeldUnit struct {
 	Position    string       `json:"position"`
 	Bytes       int64        `json:"bytes"`
 	From        string       `json:"from,omitempty"`
-	Destination string       `json:"destination,omitempty"`
+	Destination *Placement   `json:"destination,omitempty"`
 	Aside       []string     `json:"aside,omitempty"`
 	// Lost is what this node had acknowledged alone on a branch that was given
 	// up, as the last return to the present branch found it.
