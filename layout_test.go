@@ -36,7 +36,7 @@ var imports = map[string][]string{
 	"dataplane/node/jsonscan":   {},
 	"dataplane/node/lease":      {"proto", "fsm", "internal/boottime"},
 	"dataplane/node/hrana":      {"dataplane/node/jsonscan"},
-	"dataplane/node":            {"dataplane/node/store", "dataplane/node/replica", "dataplane/node/hrana", "dataplane/node/jsonscan", "dataplane/node/lease", "dataplane/node/replica", "proto", "fsm", "internal/httpserve", "internal/boottime"},
+	"dataplane/node":            {"dataplane/node/store", "dataplane/node/hrana", "dataplane/node/jsonscan", "dataplane/node/lease", "dataplane/node/replica", "proto", "fsm", "internal/httpserve", "internal/boottime"},
 	"dataplane/proxy/http1":     {},
 	"dataplane/proxy":           {"dataplane/proxy/http1", "proto", "proto/follow", "fsm"},
 	"internal/audit":            {},
