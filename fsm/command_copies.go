@@ -112,7 +112,8 @@ type AddCopies struct {
 }
 
 // CopyChange takes a copy from one state to another, if the unit still stands
-// at Epoch and the copy in From: syncing ↔ in sync, and any → leaving.
+// at Epoch and the copy in From: syncing → joining → in sync, either of these →
+// syncing, and any → leaving.
 type CopyChange struct {
 	UnitRef
 	Epoch    uint64

@@ -130,24 +130,36 @@ func (s UnitState) String() string {
 // §3.7).
 type CopyState uint8
 
-// States of a copy; numbers are on the wire. Syncing and in-sync ones are the
-// unit's copies: they follow, and count. Former and leaving ones only hold data
+// States of a copy; numbers are on the wire. Syncing, joining and in-sync ones are the
+// unit's copies: they follow. Former and leaving ones only hold data
 // that must not be forgotten (I8).
 const (
 	// CopySyncing follows, or is to follow, and may lack acknowledged writes.
 	CopySyncing CopyState = 1
 	// CopyInSync acknowledges each write where the node's --ack asks for it, and
-	// may be promoted.
+	// may be promoted. It comes after CopyJoining alone.
 	CopyInSync CopyState = 2
 	// CopyFormer was the primary before a flip. Repair makes it follow, or lets
 	// it leave; until the present primary is promoted it may be chosen again.
 	CopyFormer CopyState = 3
 	// CopyLeaving was given up, and is removed from its node after RemoveAfter.
 	CopyLeaving CopyState = 4
+	// CopyJoining has caught up once: its primary learns with a grant that it
+	// counts now, and acknowledges no write without it from then on. Only after
+	// the primary has said, of that list, that it lacks nothing it is in sync:
+	// else it could be promoted without writes that were acknowledged between
+	// the entry and the grant (architecture §3.7.1).
+	CopyJoining CopyState = 5
 )
 
 // Follows reports whether a copy in state s is one of the unit's copies.
-func (s CopyState) Follows() bool { return s == CopySyncing || s == CopyInSync }
+func (s CopyState) Follows() bool {
+	return s == CopySyncing || s == CopyJoining || s == CopyInSync
+}
+
+// Counts reports whether the primary acknowledges no write without a copy in
+// state s (InSync of its grants).
+func (s CopyState) Counts() bool { return s == CopyJoining || s == CopyInSync }
 
 func (s CopyState) String() string {
 	switch s {
@@ -159,6 +171,8 @@ func (s CopyState) String() string {
 		return "former"
 	case CopyLeaving:
 		return "leaving"
+	case CopyJoining:
+		return "joining"
 	}
 	return "unknown"
 }
@@ -168,6 +182,9 @@ type Copy struct {
 	Node  NodeName
 	State CopyState
 	Since Millis // when it came into State; 0 in an Event
+	// Entry brought it into State; a primary's report counts only if it is of a
+	// list at least as new (Granted.Epoch). 0 in an Event.
+	Entry Revision
 }
 
 // Placed is a unit's record: node, copies and state change in one entry (I4).
