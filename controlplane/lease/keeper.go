@@ -1,0 +1,104 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"domicile/fsm"
+	"domicile/internal/boottime"
+	"domicile/proto"
+)
+
+// Group is the group whose leader leases nodes; *group.Group is one.
+type Group interface {
+	// State is the newest applied state.
+	State() *fsm.State
+	// WaitRevision returns once the state is at least at rev.
+	WaitRevision(ctx context.Context, rev fsm.Revision) error
+	// Confirm proves that no newer leader existed when it was called, and
+	// returns the term (architecture §3.5.4).
+	Confirm(ctx context.Context) (term uint64, err error)
+}
+
+// Config is what a Keeper is made of.
+type Config struct {
+	Group Group
+	// Clock counts suspension. Nil: the system's.
+	Clock boottime.Clock
+	// Dial opens connections to nodes with http:// addresses or none, DialTLS
+	// those with https://. Nil: plain TCP, and TLS with the system's authorities.
+	Dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	DialTLS func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Servers gives the addresses (http://host:port) of the group's servers,
+	// which a node asks when it misses renewals. Nil, or none: the members of
+	// the directory.
+	Servers func() []string
+	Logger  hclog.Logger
+}
+
+// ErrNotLeading answers a wait that this server's leadership did not outlast.
+var ErrNotLeading = errors.New("this server does not lead its group")
+
+// Keeper leases nodes while this server leads. Its methods may be called from
+// any goroutine.
+type Keeper struct {
+	config Config
+
+	mu      sync.Mutex
+	shift   *shift        // nil while this server does not lead
+	changed chan struct{} // closed, and replaced, when a Status changes
+}
+
+// New makes a Keeper, which does nothing before Run.
+func New(config Config) *Keeper {
+	if config.Clock == nil {
+		config.Clock = boottime.System{}
+	}
+	return &Keeper{config: config, changed: make(chan struct{})}
+}
+
+// Run leases the nodes for one term, until ctx ends, and returns nil then. It
+// is a duty for group.OnLead: it is called after a barrier of term.
+func (k *Keeper) Run(ctx context.Context, term uint64) error { return nil }
+
+// Node tells what is known of a node, and false where this server does not lead
+// or the node was not recorded when the directory was last looked at.
+func (k *Keeper) Node(name fsm.NodeName) (Status, bool) { return Status{}, false }
+
+// Changed is closed when something that planners read has changed since the
+// call: any field of a Status but the times that pass.
+func (k *Keeper) Changed() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.changed
+}
+
+// AwaitNamed returns once node may write the units that the directory gave it at
+// rev: it has taken a grant with a list at least as new, and holds a confirmed
+// lease. It returns nil at once for a node that takes no lease or is not
+// recorded, and where nodes are not leased; else ctx's error or ErrNotLeading.
+func (k *Keeper) AwaitNamed(ctx context.Context, node fsm.NodeName, rev fsm.Revision) error {
+	return nil
+}
+
+// Push has the node's loop look at the directory now and send what is new. It
+// is never needed (the directory is watched), and brings a change forward.
+func (k *Keeper) Push(node fsm.NodeName) {}
+
+// Resume lets grants to a lapsed node go on: the FailOver entry that was decided
+// on its lapse was applied here or refused, or none was needed.
+func (k *Keeper) Resume(node fsm.NodeName) {}
+
+// MaySettle reports whether Settings.LongestLease may be lowered to
+// Settings.AutoFailover: it is longer, and no lease that is longer than
+// AutoFailover can still run.
+func (k *Keeper) MaySettle() bool { return false }
+
+type shift struct{}
+
+var _ = time.Second
