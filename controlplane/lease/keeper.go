@@ -11,7 +11,6 @@ import (
 
 	"domicile/fsm"
 	"domicile/internal/boottime"
-	"domicile/proto"
 )
 
 // Group is the group whose leader leases nodes; *group.Group is one.
