@@ -25,6 +25,13 @@ type Config struct {
 	// Cache is the file of the last good directory; "" keeps none (R3).
 	Cache string
 
+	// Hold bounds how long a request waits while its unit changes nodes; 0: none
+	// waits.
+	Hold time.Duration
+	// Region and Zone are where the proxy is: reads that a copy may answer go to a
+	// near one first.
+	Region, Zone string
+
 	ConnectTimeout  time.Duration // to a node or a control server, TLS included [1s]
 	UpstreamTimeout time.Duration // for the head of an answer: 504 [60s]
 	DrainTimeout    time.Duration // for requests under way when the proxy stops [30s]

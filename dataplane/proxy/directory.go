@@ -19,6 +19,9 @@ import (
 type directory struct {
 	log   hclog.Logger
 	nodes *upstreams
+	// onChange is told of each new table once requests read it: what changed, or
+	// that anything may have.
+	onChange func(events []fsm.Event, whole bool)
 
 	current atomic.Pointer[table] // nil: none has arrived
 
@@ -30,8 +33,8 @@ type directory struct {
 	closing sync.WaitGroup // upstreams that no table names any more
 }
 
-func newDirectory(nodes *upstreams, log hclog.Logger) *directory {
-	return &directory{nodes: nodes, log: log, changed: make(chan struct{})}
+func newDirectory(nodes *upstreams, onChange func([]fsm.Event, bool), log hclog.Logger) *directory {
+	return &directory{nodes: nodes, onChange: onChange, log: log, changed: make(chan struct{})}
 }
 
 func (d *directory) table() *table { return d.current.Load() }
@@ -54,7 +57,7 @@ func (l *loader) Add(events []fsm.Event) error { return l.edit.applyAll(events) 
 // Commit implements follow.Loader: it puts the table in force.
 func (l *loader) Commit() error {
 	t := l.edit.seal(l.at)
-	l.dir.publish(t, true)
+	l.dir.publish(t, nil, true)
 	return nil
 }
 
@@ -72,7 +75,7 @@ func (d *directory) Apply(prev fsm.Revision, at follow.Position, events []fsm.Ev
 	if err := edit.applyAll(events); err != nil {
 		return err
 	}
-	d.publish(edit.seal(at), edit.ownNodes)
+	d.publish(edit.seal(at), events, edit.ownNodes)
 	return nil
 }
 
@@ -82,10 +85,11 @@ func (d *directory) newEdit() uint64 {
 	return d.edits
 }
 
-// publish makes t what requests read.
-func (d *directory) publish(t *table, nodesChanged bool) {
+// publish makes t, which differs from the last one by events, what requests read;
+// whole: nodes or anything else may differ, too.
+func (d *directory) publish(t *table, events []fsm.Event, whole bool) {
 	var unused []*http1.Upstream
-	if nodesChanged {
+	if whole {
 		unused = d.nodes.attach(t)
 	}
 	d.current.Store(t)
@@ -93,6 +97,7 @@ func (d *directory) publish(t *table, nodesChanged bool) {
 	close(d.changed)
 	d.changed = make(chan struct{})
 	d.mu.Unlock()
+	d.onChange(events, whole)
 	for _, u := range unused {
 		// A request that read the table before finds it closed, reads the table
 		// again and goes to the new address.

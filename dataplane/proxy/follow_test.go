@@ -234,7 +234,7 @@ func TestNodeThatChangesItsAddressIsFollowed(t *testing.T) {
 }
 
 func TestAgeGrowsWhileNothingIsHeard(t *testing.T) {
-	p := &Proxy{dir: newDirectory(nil, nil)}
+	p := &Proxy{dir: newDirectory(nil, nil, nil)}
 	now := time.Now()
 	if got := p.age(now); got != 0 {
 		t.Errorf("without a copy: %v", got)

@@ -3,7 +3,6 @@ package proxy
 import (
 	"io"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,12 +11,6 @@ import (
 
 	"domicile/dataplane/proxy/http1"
 )
-
-// heldCounts are the outcomes of requests that a node refused without effect.
-type heldCounts struct {
-	sentOn  atomic.Uint64 // to where a newer table placed them
-	refused atomic.Uint64 // no newer place was known: 503
-}
 
 // metrics publishes the counters that the proxy keeps anyway (spec §2.6).
 type metrics struct {
@@ -35,6 +28,9 @@ var (
 	descUpstream  = desc("upstream_duration_seconds", "From sending a request on until the head of its answer.")
 	descErrors    = desc("upstream_errors_total", "Requests that failed on the way to a node.", "node")
 	descHeld      = desc("held_requests_total", "Requests that a node refused without effect, by what became of them.", "outcome")
+	descHeldNow   = desc("held_requests", "Requests that wait for their unit to change nodes.")
+	descHeldBytes = desc("held_bytes", "Memory that they keep.")
+	descHeldUnits = desc("held_units", "Units whose requests wait, or are being released.")
 	descTokens    = desc("refused_tokens_total", "Answers 401.")
 	descRevision  = desc("directory_revision", "Revision of the proxy's copy of the directory; 0 without one.")
 	descAge       = desc("directory_age_seconds", "How long ago the copy was known to be the newest.")
@@ -61,7 +57,7 @@ func newMetrics(p *Proxy) (*metrics, error) {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descDuration, descUpstream, descErrors, descHeld, descTokens, descRevision, descAge, descConns, descBuildInfo,
+		descRequests, descDuration, descUpstream, descErrors, descHeld, descHeldNow, descHeldBytes, descHeldUnits, descTokens, descRevision, descAge, descConns, descBuildInfo,
 	} {
 		ch <- d
 	}
@@ -86,8 +82,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for node, n := range m.p.dir.nodes.errors() {
 		counter(descErrors, n, string(node))
 	}
-	counter(descHeld, m.p.held.sentOn.Load(), "sent_on")
-	counter(descHeld, m.p.held.refused.Load(), "refused")
+	holds := m.p.holds
+	for o, name := range outcomeNames {
+		counter(descHeld, holds.counts[o].Load(), name)
+	}
+	gauge(descHeldNow, float64(holds.now.Load()))
+	gauge(descHeldBytes, float64(holds.bytes.Load()))
+	gauge(descHeldUnits, float64(holds.open.Load()))
 	counter(descTokens, m.p.refusals.total.Load())
 	revision := 0.0
 	if t := m.p.dir.table(); t != nil {

@@ -23,11 +23,10 @@ type Proxy struct {
 	dir      *directory
 	control  *control
 	server   *http1.Server
-	limbo    *http1.Upstream // never reachable: see handler.unplaced
 	marks    *marks
 	refusals *refusals
 	metrics  *metrics
-	held     heldCounts
+	holds    *holds
 	follower *follow.Client // nil without control servers
 	cachedAt time.Time      // when the directory of the cache was known to be the newest; zero without one
 
@@ -44,7 +43,8 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, marks: newMarks(cfg.Secrets.SharedSecret), refusals: newRefusals(cfg.AuthDelay)}
 	p.secrets.Store(&cfg.Secrets)
-	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, cfg.Logger), cfg.Logger)
+	p.holds = newHolds(p.spot, defaultHoldLimits)
+	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, p.holds.nodeUp, cfg.Logger), p.holds.changed, cfg.Logger)
 	if err := p.open(); err != nil {
 		p.close()
 		return nil, err
@@ -56,10 +56,6 @@ func (p *Proxy) open() (err error) {
 	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, p.cfg.Logger); err != nil {
 		return err
 	}
-	if p.limbo, err = http1.NewUpstream(http1.UpstreamConfig{Name: "@unknown", Addr: "127.0.0.1:1", Logger: p.cfg.Logger}); err != nil {
-		return err
-	}
-	p.limbo.Close()
 	p.readCache()
 	if p.follower, err = p.newFollower(); err != nil {
 		return err
@@ -98,7 +94,7 @@ func (p *Proxy) readCache() {
 		p.cfg.Logger.Warn("cached directory ignored", "file", p.cfg.Cache, "err", err)
 		return
 	}
-	p.dir.publish(t, true)
+	p.dir.publish(t, nil, true)
 	p.cachedAt = asOf
 	p.cfg.Logger.Info("cached directory loaded", "file", p.cfg.Cache, "revision", t.position.Revision, "age", p.age(time.Now()))
 }

@@ -16,11 +16,12 @@ import (
 // not show yet, and tells the revision that it stands at.
 const headerBehind = "Domicile-Behind"
 
-// maxAttempts bounds how often a request is sent on: once to where the table
-// led, once after asking, once more for an address that changed on the way.
+// maxAttempts bounds how often a request is sent on without waiting: once to where
+// the table led, once after asking, once more for an address that changed on the way.
 const maxAttempts = 3
 
-// Refused decides what follows on an attempt that had no effect.
+// Refused decides what follows on an attempt that had no effect, and on a request
+// that Route could not decide about.
 func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) bool {
 	switch {
 	case d.Route == routeShard:
@@ -29,14 +30,21 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 		}
 		h.routeShard(r, d, f.Attempt)
 		return true
-	case f.Upstream == h.limbo:
-		h.askFor(r, d)
-		return true
+	case f.Kind == http1.Undecided:
+		return h.decide(r, d)
 	}
 	if f.Kind == http1.Unreachable && !errors.Is(f.Err, http1.ErrClosed) {
 		h.dir.nodes.unreachable(f.Upstream.Name())
 	}
-	return h.sendOn(r, f, d)
+	p := placeOf(r, d)
+	switch {
+	case d.Spare: // a copy did not answer a read: the primary may
+		h.routeTenant(r, d, p, routeAgain)
+		return true
+	case h.holdable(r, f, p):
+		return h.hold(r, f, d, p)
+	}
+	return h.sendOn(r, f, d, p)
 }
 
 // placeOf reads again what a request on the data path names.
@@ -68,7 +76,7 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 		h.routeAbsent(r, d, p, k)
 	default:
 		h.dir.await(r.Gone(), awaitTable, reached(k.revision))
-		h.routeTenant(r, d, p, true)
+		h.routeTenant(r, d, p, routeAsked)
 	}
 }
 
@@ -77,19 +85,18 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place, k known) {
 	var name [maxUnit]byte
 	if t := h.dir.table(); t != nil && t.position.Revision > k.revision && t.seat(p.unit(name[:0])) != nil {
-		h.routeTenant(r, d, p, true)
+		h.routeTenant(r, d, p, routeAsked)
 		return
 	}
 	d.Respond(http.StatusNotFound, codeUnknownTenant, "there is no tenant "+string(p.tenant)+"; create it with PUT /_shard/tenants/"+string(p.tenant))
 }
 
 // sendOn sends a request that a node refused, or that found no node, to where a
-// newer table places its unit: once. A node that refuses knows better than the
+// newer table places its unit, where it is not to be held. A node that refuses knows better than the
 // table; so where the table still leads to it the control plane is asked how
 // far the directory is. False: the client gets the refusal's own answer, which
 // is never 421.
-func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision) bool {
-	p := placeOf(r, d)
+func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision, p place) bool {
 	if h.moved(f, p)(h.dir.table()) {
 		return h.forwardAgain(r, f, d, p)
 	}
@@ -102,8 +109,8 @@ func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision) bo
 			return h.forwardAgain(r, f, d, p)
 		}
 	}
-	if f.Kind == http1.Misdirected {
-		h.held.refused.Add(1)
+	if f.Kind != http1.Unreachable {
+		h.holds.count(outcomeRefused)
 	}
 	return false
 }
@@ -122,8 +129,8 @@ func (h handler) forwardAgain(r *http1.Request, f http1.Refusal, d *http1.Decisi
 	if f.Attempt >= maxAttempts {
 		return false
 	}
-	h.held.sentOn.Add(1)
-	h.routeTenant(r, d, p, false)
+	h.holds.count(outcomeSentOn)
+	h.routeTenant(r, d, p, routeAgain)
 	return true
 }
 

@@ -48,7 +48,7 @@ func TestM8StaleTableIsCorrectedAndLosesNothing(t *testing.T) {
 	if a := <-done; a.body != "n2 got 5000" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
 	}
-	if n := p.held.sentOn.Load(); n != 1 {
+	if n := p.holds.counts[outcomeSentOn].Load(); n != 1 {
 		t.Errorf("%d sent on, want 1", n)
 	}
 }

@@ -39,6 +39,7 @@ const (
 	codeRegion         = "region_unreachable"
 	codeLoop           = "loop_detected"
 	codeMisdirected    = "misdirected"
+	codeUnreachable    = "node_unreachable"
 )
 
 const (
@@ -66,7 +67,7 @@ func (h handler) Route(r *http1.Request, d *http1.Decision) {
 	}
 	path := r.Path()
 	if rest, ok := bytes.CutPrefix(path, tenantPrefix); ok {
-		h.routeTenant(r, d, parsePlace(rest), false)
+		h.routeTenant(r, d, parsePlace(rest), routeFirst)
 		return
 	}
 	h.routeRest(r, d, path)
@@ -93,12 +94,20 @@ func (h handler) routeHost(r *http1.Request, d *http1.Decision, tenant []byte) {
 		target = append(append(target, '?'), q...)
 	}
 	d.Target = target
-	h.routeTenant(r, d, parsePlace(target[len(tenantPrefix):len(tenantPrefix)+len(tenant)+len(path)]), false)
+	h.routeTenant(r, d, parsePlace(target[len(tenantPrefix):len(tenantPrefix)+len(tenant)+len(path)]), routeFirst)
 }
 
-// routeTenant sends a request to the node of what it names. asked tells that
-// the control plane has been asked about the tenant already.
-func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, asked bool) {
+// round says when a request is routed.
+type round uint8
+
+const (
+	routeFirst round = iota
+	routeAgain       // after an attempt without effect, or after waiting
+	routeAsked       // after the control plane was asked about the tenant
+)
+
+// routeTenant sends a request to the node of what it names.
+func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, n round) {
 	if p.bad != nameOK {
 		badPlace(d, p)
 		return
@@ -111,9 +120,21 @@ func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, asked
 	var name [maxUnit]byte
 	unit := p.unit(name[:0])
 	s := t.seat(unit)
+	d.Spare = false
+	if s != nil && n == routeFirst {
+		if up := h.readCopy(r, t, unit); up != nil {
+			d.Spare = true
+			h.forward(r, d, up, unit, t.position.Revision)
+			return
+		}
+		if h.holds.any(unit) && h.hasToWait(r, unit) {
+			d.Defer()
+			return
+		}
+	}
 	switch {
 	case s == nil:
-		h.unplaced(d, t, p, asked)
+		h.unplaced(d, t, p, n == routeAsked)
 	case s.up == nil:
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
 			fmt.Sprintf("the directory has no usable address for node %s, which holds %s; try again", s.info.Name, unit))
@@ -189,9 +210,7 @@ func (h handler) unplaced(d *http1.Decision, t *table, p place, asked bool) {
 	case len(h.control.servers) == 0:
 		unavailable(d, p.tenant)
 	default:
-		// Asking takes a while, which Route may not: the unreachable upstream
-		// has the engine call Refused, where it may.
-		d.Forward(h.limbo)
+		d.Defer() // asking takes a while, which Route may not
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 type upstreams struct {
 	connect time.Duration
 	tls     func(host string) *tls.Config // for https addresses
+	onUp    func(*http1.Upstream)
 	log     hclog.Logger
 
 	mu     sync.Mutex
@@ -30,9 +31,9 @@ type upstreams struct {
 	failed map[fsm.NodeName]uint64 // requests that found no connection, and the errors of upstreams that were closed
 }
 
-func newUpstreams(connect time.Duration, tls func(string) *tls.Config, log hclog.Logger) *upstreams {
+func newUpstreams(connect time.Duration, tls func(string) *tls.Config, onUp func(*http1.Upstream), log hclog.Logger) *upstreams {
 	return &upstreams{
-		connect: connect, tls: tls, log: log,
+		connect: connect, tls: tls, onUp: onUp, log: log,
 		open: map[fsm.NodeName]*http1.Upstream{}, failed: map[fsm.NodeName]uint64{},
 	}
 }
@@ -77,7 +78,7 @@ func (u *upstreams) dialer(name, addr string) (*http1.Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := http1.UpstreamConfig{Name: name, Addr: hostport, ConnectTimeout: u.connect, Logger: u.log}
+	cfg := http1.UpstreamConfig{Name: name, Addr: hostport, ConnectTimeout: u.connect, OnUp: u.onUp, Logger: u.log}
 	if scheme == "https" {
 		host, _, _ := net.SplitHostPort(hostport) // splitAddr has looked at it
 		cfg.TLS = u.tls(host)

@@ -44,6 +44,7 @@ const (
 	ActionRespond Action = iota
 	ActionForward
 	ActionServe
+	ActionDefer
 )
 
 // Decision is what a Handler wants done with a request. Byte slices that it
@@ -61,6 +62,9 @@ type Decision struct {
 	// Target is what the node gets in place of the client's request target; nil:
 	// the client's, byte for byte. It must be a valid target.
 	Target []byte
+	// Spare, for ActionForward, says that another place can answer as well and that
+	// executing the request has no effect: any answer 421, 503 or 504 is a refusal.
+	Spare bool
 	// MaxBody overrides Config.MaxBody when it is above 0.
 	MaxBody int64
 	// Settle, if set, is called with the final answer before it is relayed and
@@ -80,6 +84,11 @@ type Decision struct {
 
 // Forward asks to send the request to u. Lines stay as they are.
 func (d *Decision) Forward(u *Upstream) { d.Action, d.Upstream = ActionForward, u }
+
+// Defer asks to be asked again by Refused, where the Handler may block, with
+// kind Undecided: before anything is sent, and before more is read of the body
+// than came with the head.
+func (d *Decision) Defer() { d.Action = ActionDefer }
 
 // Respond asks for a JSON answer.
 func (d *Decision) Respond(status int, code, message string) {
@@ -117,17 +126,20 @@ const (
 	// Misdirected: the node answered 421.
 	Misdirected RefusalKind = iota + 1
 	// Unavailable: the node answered 503 with one of the codes no_lease,
-	// lease_lapsed, not_named, transfer_in_progress.
+	// lease_lapsed, not_named, transfer_in_progress; for a Decision that has a
+	// Spare, 503 or 504 with whatever code.
 	Unavailable
 	// Unreachable: no connection could be had and nothing was sent.
 	Unreachable
+	// Undecided: nothing was tried, the Decision was to Defer.
+	Undecided
 )
 
 // Refusal tells a Handler about an attempt that had no effect.
 type Refusal struct {
 	Kind     RefusalKind
-	Attempt  int       // 1 for the first
-	Upstream *Upstream // where it was sent
+	Attempt  int       // 1 for the first; 0 for Undecided
+	Upstream *Upstream // where it was sent; nil for Undecided
 	Code     string    // of the node's JSON body, if it had one
 	Body     []byte    // of the node's answer, at most 4 KiB, valid during the call
 	Err      error     // for Unreachable
@@ -161,11 +173,41 @@ const (
 // connection's buffer: it is valid until Route, Refused, Answered or Settle
 // returns, and must be copied to be kept.
 type Request struct {
-	msg  message
-	conn *conn
-	id   []byte
-	own  bool // id was made here
-	buf  [maxGeneratedID]byte
+	msg     message
+	conn    *conn
+	id      []byte
+	own     bool // id was made here
+	buf     [maxGeneratedID]byte
+	watcher Watcher
+}
+
+// Watcher is told how a request goes on. Its methods are called on the goroutine of
+// the client's connection and must not block.
+type Watcher interface {
+	// Answered is called when the head of a final answer has come from a node,
+	// before Handler.Answered; not for an answer that became a Refusal.
+	Answered()
+	// Ended is called once, when the request has ended in whatever way.
+	Ended()
+}
+
+// Watch has w told how the request goes on; one watcher a request.
+func (r *Request) Watch(w Watcher) { r.watcher = w }
+
+// Watcher gives what Watch was given, nil without it.
+func (r *Request) Watcher() Watcher { return r.watcher }
+
+// Resendable tells whether the request can certainly be sent again after a
+// refusal: not where its body is, or may be, longer than what is kept of one.
+func (r *Request) Resendable() bool {
+	b := &r.conn.x.body
+	return b.done && !b.long || r.msg.body == BodyLength && r.msg.length <= maxReplay
+}
+
+// Held gives the bytes of memory that the request keeps while it waits.
+func (r *Request) Held() int {
+	c := r.conn
+	return len(c.in.data) + len(c.node.data) + len(c.x.body.buf.data) + cap(c.x.body.later)
 }
 
 // Method gives the method, as sent.
@@ -250,4 +292,8 @@ type UpstreamConfig struct {
 	MaxIdle        int           // unused ones kept [256]
 	Wait           time.Duration // for a connection when MaxConns are in use: 503 upstream_busy [50ms]
 	ProbeEvery     time.Duration // background probes while it is down [500ms]
+
+	// OnUp, if set, is called when a connect has succeeded after the node was
+	// down. It must not block.
+	OnUp func(*Upstream)
 }

@@ -69,6 +69,7 @@ func (c *conn) begin() *exchange {
 		x.req.conn = c
 	}
 	x.began, x.keep, x.sent, x.resent = false, false, false, false
+	x.req.watcher = nil
 	x.status, x.attempt, x.view = 0, 0, Answer{}
 	return x
 }
@@ -91,7 +92,7 @@ func (c *conn) rest() {
 		return
 	}
 	c.x = nil
-	x.req.conn, x.req.id = nil, nil
+	x.req.conn, x.req.id, x.req.watcher = nil, nil, nil
 	x.req.msg.reset(nil)
 	x.answer.reset(nil)
 	x.view = Answer{}
@@ -307,7 +308,7 @@ func (c *conn) serve() bool {
 	switch {
 	case limit > 0 && m.body == BodyLength && m.length > limit:
 		c.respond(errBodyTooLarge, nil)
-	case d.Action == ActionForward:
+	case d.Action == ActionForward || d.Action == ActionDefer:
 		c.forward()
 	case d.Action == ActionServe:
 		c.serveLocal()
@@ -327,6 +328,10 @@ func (c *conn) serve() bool {
 
 // account counts the request once it has ended.
 func (c *conn) account(x *exchange) {
+	if w := x.req.watcher; w != nil {
+		x.req.watcher = nil
+		w.Ended()
+	}
 	st := &c.srv.stats
 	route := x.decision.Route % MaxRoutes
 	class := x.status / 100

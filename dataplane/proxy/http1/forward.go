@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	maxAttempts = 64 // of one request, whatever the Handler says
-	maxInterim  = 16 // 1xx answers before the final one
+	maxAttempts = 10_000 // of one request, whatever the Handler says: it bounds them by time
+	maxInterim  = 16     // 1xx answers before the final one
 )
 
 var (
@@ -15,6 +15,7 @@ var (
 	errTimeout      = &reject{504, "upstream_timeout", "the node did not answer in time; the request may have been executed"}
 	errBadAnswer    = &reject{502, "bad_gateway", "the node's answer is not valid HTTP/1.1"}
 	errMisdirected  = &reject{503, "misdirected", "the node does not hold this any more and where it went is not known yet; try again"}
+	errUndecided    = &reject{503, "overloaded", "the proxy cannot say yet where this is; try again"}
 	errShuttingDown = &reject{503, "shutting_down", "the proxy is shutting down; try again"}
 )
 
@@ -41,6 +42,9 @@ func (c *conn) forward() {
 // attempt is one sending of the request.
 func (c *conn) attempt() verdict {
 	x := c.x
+	if x.decision.Action == ActionDefer {
+		return c.undecided()
+	}
 	x.attempt++
 	u := x.decision.Upstream
 	uc, err := c.connect(u)
@@ -77,6 +81,15 @@ func (c *conn) connect(u *Upstream) (*upConn, error) {
 	return u.get(c.x.resent, c.x.start)
 }
 
+// undecided has the Handler decide, where it may block.
+func (c *conn) undecided() verdict {
+	v, ok := c.refused(&Refusal{Kind: Undecided, Attempt: c.x.attempt})
+	if !ok {
+		c.respond(errUndecided, nil)
+	}
+	return v
+}
+
 // unreachable asks the Handler what to do where no connection could be had.
 func (c *conn) unreachable(u *Upstream, err error) verdict {
 	x := c.x
@@ -102,7 +115,9 @@ func (c *conn) unreachable(u *Upstream, err error) verdict {
 // nothing better than the answer that the refusal has.
 func (c *conn) refused(f *Refusal) (verdict, bool) {
 	x := c.x
-	c.srv.stats.Refused.Add(1)
+	if f.Kind != Undecided {
+		c.srv.stats.Refused.Add(1)
+	}
 	if x.attempt >= maxAttempts {
 		return answered, false
 	}
@@ -114,7 +129,7 @@ func (c *conn) refused(f *Refusal) (verdict, bool) {
 		return answered, true
 	case k != causeNone || !more:
 		return answered, false
-	case x.decision.Action == ActionForward:
+	case x.decision.Action == ActionForward || x.decision.Action == ActionDefer:
 		x.sent = false
 		return again, true
 	}

@@ -101,8 +101,11 @@ func (u *Upstream) settle(probe bool, err error) {
 		u.probing = false
 	}
 	if err == nil {
-		u.upLocked()
+		wasDown := u.upLocked()
 		u.mu.Unlock()
+		if wasDown && u.cfg.OnUp != nil {
+			u.cfg.OnUp(u)
+		}
 		return
 	}
 	if ourFault(err) {
@@ -128,13 +131,15 @@ func (u *Upstream) broken(err error) {
 	}
 }
 
-func (u *Upstream) upLocked() {
+// upLocked marks the node as up and tells whether it was down.
+func (u *Upstream) upLocked() bool {
 	if !u.down {
-		return
+		return false
 	}
 	u.down = false
 	u.up.Store(true)
 	u.log.Info("node reachable again", "node", u.cfg.Name, "addr", u.cfg.Addr)
+	return true
 }
 
 // downAndUnlock marks the node as down and starts the prober. Whoever waits for

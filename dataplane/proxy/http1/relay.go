@@ -17,7 +17,7 @@ func (c *conn) finalAnswer(uc *upConn) verdict {
 		c.tunnel(uc)
 		return answered
 	}
-	if s := x.answer.status; s == 421 || s == 503 {
+	if s := x.answer.status; s == 421 || s == 503 || s == 504 && x.decision.Spare {
 		if f, ok := c.readRefusal(uc); ok {
 			if v, done := c.refusal(uc, f); done {
 				return v
@@ -34,7 +34,7 @@ func (c *conn) readRefusal(uc *upConn) (*Refusal, bool) {
 	x := c.x
 	a := &x.answer
 	f := &Refusal{Kind: Misdirected, Attempt: x.attempt, Upstream: uc.up}
-	if a.status == 503 {
+	if a.status != 421 {
 		f.Kind = Unavailable
 	}
 	if a.body == BodyLength && a.length <= maxRefusal {
@@ -59,7 +59,7 @@ func (c *conn) readRefusal(uc *upConn) (*Refusal, bool) {
 	case "no_lease", "lease_lapsed", "not_named", "transfer_in_progress":
 		return f, true
 	}
-	return f, f.Kind == Misdirected
+	return f, f.Kind == Misdirected || x.decision.Spare && x.body.replayable()
 }
 
 // refusal asks the Handler to send the request on. Not done: the node's answer
@@ -77,6 +77,7 @@ func (c *conn) refusal(uc *upConn, f *Refusal) (verdict, bool) {
 		c.drop(uc)
 	}
 	if x.body.replayable() {
+		c.slim(f)
 		if v, ok := c.refused(f); ok {
 			return v, true
 		}
@@ -91,6 +92,20 @@ func (c *conn) refusal(uc *upConn, f *Refusal) (verdict, bool) {
 		return answered, true
 	}
 	return answered, false
+}
+
+// slim keeps of a refusal what is relayed if the request is not sent on, in as
+// little memory as that takes: the request may be held for long.
+func (c *conn) slim(f *Refusal) {
+	a, b := &c.x.answer, &c.node
+	if a.body == BodyChunked || a.body == bodyClose {
+		return // an answer of the proxy's own is given in its place
+	}
+	a.buf = bytes.Clone(a.buf)
+	rest := append([]byte(nil), b.bytes()...)
+	b.release()
+	b.data, b.w = rest, len(rest)
+	f.Body = rest[:min(len(rest), len(f.Body))]
 }
 
 // giveBack returns an upstream connection that is at the start of a request.
@@ -170,6 +185,9 @@ func (c *conn) release(uc *upConn) {
 func (c *conn) hooks(uc *upConn) bool {
 	x := c.x
 	x.view = Answer{Status: x.answer.status, Upstream: x.decision.Upstream, msg: &x.answer}
+	if w := x.req.watcher; w != nil {
+		w.Answered()
+	}
 	delay := c.srv.cfg.Handler.Answered(&x.req, &x.view)
 	if delay <= 0 && x.decision.Settle == nil {
 		return true

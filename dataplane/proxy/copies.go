@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+
+	"domicile/dataplane/proxy/http1"
+	"domicile/fsm"
+)
+
+const (
+	headerMode   = "Domicile-Mode"
+	headerPrefer = "Domicile-Prefer"
+)
+
+var (
+	modeRead      = []byte("read")
+	preferReplica = []byte("replica")
+)
+
+// each yields the copies of a unit: the place of the node, and the state.
+func (u unitRecord) each(yield func(node uint32, state fsm.CopyState) bool) {
+	for c := u.copies; len(c) > 0; c = c[copySize:] {
+		if !yield(binary.LittleEndian.Uint32(c[1:]), fsm.CopyState(c[0])) {
+			return
+		}
+	}
+}
+
+// readCopy gives the copy that a request should be read from (R7, B4), nil where
+// that is not asked for or there is none. What a copy does not answer the primary
+// does.
+func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstream {
+	if !bytes.EqualFold(r.Header(headerPrefer), preferReplica) || !bytes.EqualFold(r.Header(headerMode), modeRead) {
+		return nil
+	}
+	u, ok := t.unit(unit)
+	if !ok {
+		return nil
+	}
+	return h.nearest(t, u)
+}
+
+// nearest gives an in-sync copy of u that can be reached: one of the proxy's zone,
+// else of its region, else any; at random among equals.
+func (h handler) nearest(t *table, u unitRecord) (up *http1.Upstream) {
+	best, equals := 0, uint32(0)
+	for node, state := range u.each {
+		s := &t.nodes[node]
+		if state != fsm.CopyInSync || s.up == nil || !s.up.Up() {
+			continue
+		}
+		near := 1
+		if string(s.info.Region) == h.cfg.Region {
+			near = 2
+			if h.cfg.Zone != "" && string(s.info.Zone) == h.cfg.Zone {
+				near = 3
+			}
+		}
+		switch {
+		case near > best:
+			best, equals, up = near, 1, s.up
+		case near == best:
+			if equals++; rand.Uint32N(equals) == 0 {
+				up = s.up
+			}
+		}
+	}
+	return up
+}
