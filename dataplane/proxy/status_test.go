@@ -151,7 +151,7 @@ func TestRunWaitsForEverythingThatItStarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.dir.publish(edit.seal(position(1)), true)
+	p.dir.publish(edit.seal(position(1)), nil, true)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
