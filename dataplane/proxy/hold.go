@@ -36,8 +36,11 @@ type spot struct {
 // again: a queue per unit, each for itself (hold_queue.go).
 type holds struct {
 	look   func(unit []byte) spot
+	isUp   func(*http1.Upstream) bool
 	limits holdLimits
 	seed   maphash.Seed
+	// released, if set, sees each request that is let go, under mu.
+	released func(*queue, *ticket)
 
 	open   atomic.Int64 // queues
 	slots  [holdSlots]atomic.Int32
@@ -51,7 +54,7 @@ type holds struct {
 }
 
 func newHolds(look func([]byte) spot, limits holdLimits) *holds {
-	return &holds{look: look, limits: limits, seed: maphash.MakeSeed(), queues: map[string]*queue{}}
+	return &holds{look: look, isUp: (*http1.Upstream).Up, limits: limits, seed: maphash.MakeSeed(), queues: map[string]*queue{}}
 }
 
 // outcome is what became of a request that was refused without effect, or had to

@@ -119,6 +119,9 @@ func (q *queue) tally(t *ticket, by int) {
 
 func (q *queue) release(t *ticket) {
 	q.take(t)
+	if q.holds.released != nil {
+		q.holds.released(q, t)
+	}
 	t.flying = true
 	t.ready <- struct{}{}
 }
@@ -162,7 +165,7 @@ func (q *queue) refused(t *ticket, r refusal, stale bool) {
 	q.window = 1
 	switch {
 	case q.trial != nil: // it tells more
-	case r.kind == http1.Unreachable && !r.up.Up():
+	case r.kind == http1.Unreachable && !q.holds.isUp(r.up):
 		q.sleep() // until there is news
 	case trial:
 		q.pause = min(2*q.pause, pauseMost)
