@@ -14,12 +14,17 @@ import (
 
 // The commit path: capture, under the writer, and group commit.
 
-// Sink receives a unit's commits, in order.
+// Sink receives a unit's commits, in order, and acknowledges them by
+// Unit.Acknowledge. Its methods must not call back into the unit otherwise.
 type Sink interface {
 	// Captured is called under the writer, before the commit is durable. read
 	// gives the content of c.Pages[i] and may be called until Captured returns.
+	// c is reused afterwards.
 	Captured(c *Commit, read func(i int, page []byte) error)
-	// Durable is called when everything up to p is on disk.
+	// Durable is called when everything up to p is on disk; first, with the
+	// position that the unit then has, when it is opened or promoted: what it
+	// has may not be acknowledged yet. Within it, or later, the sink calls
+	// Unit.Acknowledge.
 	Durable(p Position)
 }
 

@@ -33,9 +33,11 @@ type Config struct {
 	MaxReader       time.Duration // default 5 seconds
 	Ring            int           // changes kept per open unit for subscribers; default 1,024
 
-	// Sink is given each commit's pages, for a feed to other nodes. It is
-	// asked once each time a unit is opened for writing; nil: no feed.
-	Sink func(unit string) Sink
+	// Sink makes what is given a unit's commits and decides when they are
+	// acknowledged, for copies on other nodes; nil: what is durable here is
+	// acknowledged. It is asked each time a unit is opened that is no copy, or
+	// promoted while it is open, and must not call the store or wait.
+	Sink func(u *Unit) Sink
 	// ObserveSync is told how long each group's fdatasync took; may be nil.
 	ObserveSync func(time.Duration)
 	// Fault is asked before labelled file calls and fails them; for tests.

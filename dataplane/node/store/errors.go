@@ -55,6 +55,22 @@ var (
 	ErrLocked = errors.New("data folder is in use")
 	// ErrNoStatement: the SQL text holds no statement (empty, or comments).
 	ErrNoStatement = errors.New("no SQL statement")
+	// ErrUnreplicated: the write is committed here, but was given up before it
+	// was acknowledged: its outcome is unknown to the client.
+	ErrUnreplicated = errors.New("committed here, not acknowledged by the copies")
+	// ErrFollowing: the unit is a copy; it takes writes only from its source.
+	ErrFollowing = errors.New("unit is a copy")
+	// ErrWrongState: the unit's state does not allow what was asked.
+	ErrWrongState = errors.New("not in this state")
+	// ErrNeedsImage: what the copy has cannot be built on: it holds nothing, or
+	// its position is not known.
+	ErrNeedsImage = errors.New("copy needs an image")
+	// ErrGap: entries are missing between the copy and what came.
+	ErrGap = errors.New("entries are missing")
+	// ErrForked: what came continues another history than the copy has.
+	ErrForked = errors.New("histories differ")
+	// ErrBadEntry: an entry is malformed or was altered.
+	ErrBadEntry = errors.New("bad entry")
 	// ErrBehind: see BehindError.
 	ErrBehind = errors.New("too far behind")
 )

@@ -23,7 +23,13 @@ type ImageInfo struct {
 	// Position of the image. Zero, for an operator's file: a unit that is
 	// replaced goes on from its position plus one, a new one begins at 1:1.
 	Position Position
-	State    State // of the unit from now on; "": as it was, Active for a new one
+	Chain    uint64  // that of Position
+	Lineage  Lineage // up to Position; nil: one branch, Position's epoch
+	State    State   // of the unit from now on; "": as it was, Active for a new one
+	// From: the peer that sent the image (Record.From). SQLite's own check of
+	// the whole file is left out where Sum is stated too: the peer serves these
+	// very bytes itself, and a check takes as long as receiving them.
+	From string
 }
 
 // Install makes a unit from a SQLite file, or replaces one. Nothing changes

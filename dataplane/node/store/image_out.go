@@ -21,6 +21,8 @@ type Image struct {
 	Size     int64
 	PageSize int
 	Position Position
+	Chain    uint64
+	Lineage  Lineage
 
 	u       *Unit
 	overlay map[uint32]int64 // page number → offset of its content in the WAL

@@ -24,6 +24,7 @@ type Record struct {
 	Job         string `json:"job,omitempty"`
 	Destination string `json:"destination,omitempty"` // whom it was given to, or is being sent to
 	From        string `json:"from,omitempty"`        // whom it follows
+	Empty       bool   `json:"empty,omitempty"`       // a copy that was just made and holds nothing
 }
 
 // Holder is who may change this node: the newest leader that it has heard.

@@ -301,7 +301,7 @@ func (u *Unit) openWriter() error {
 	c.capture = u.commits.capture
 	u.w = c
 	if u.s.cfg.Sink != nil {
-		u.commits.sink = u.s.cfg.Sink(u.name)
+		u.commits.sink = u.s.cfg.Sink(u)
 	}
 	return nil
 }

@@ -109,6 +109,7 @@ type Page struct {
 // Commit is one captured commit.
 type Commit struct {
 	Position Position
+	Prev     Mark   // what it follows
 	Chain    uint64 // digest of the unit's history up to this commit
 	PageSize int
 	DBPages  uint32 // pages of the database after it

@@ -178,7 +178,7 @@ func TestRecoverPosition(t *testing.T) {
 // A WAL that SQLite wrote, with spills and savepoints, read frame for frame.
 func TestCaptureSeesWhatSQLiteWrote(t *testing.T) {
 	sink := &mirror{pages: map[uint32][]byte{}}
-	s := open(t, Config{Sink: func(string) Sink { return sink }, CheckpointBytes: 200 << 10})
+	s := open(t, Config{Sink: func(*Unit) Sink { return sink }, CheckpointBytes: 200 << 10})
 	u := unit(t, s)
 	write(t, u, "CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB)")
 	for i := range 60 {
