@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -173,7 +174,7 @@ func (d *deployment) buildProxy() error {
 	}
 	d.proxy = "http://" + l.Addr().String()
 	s, err := proxy.New(proxy.Config{
-		Listener: l, Control: []string{d.control},
+		Listener: l, Control: []string{d.control}, Hold: 10 * time.Second,
 		Cache:   filepath.Join(d.cfg.Data, "proxy.cache"),
 		Version: version, Logger: d.log.Named("proxy"),
 	})

@@ -17,7 +17,8 @@ type proxyCmd struct {
 	Listen  string   `default:"127.0.0.1:8090" help:"Address where clients come."`
 	Control []string `required:"" sep:"," placeholder:"URL" help:"Servers of the group whose directory the proxy follows, separated by commas."`
 	Cache   string   `placeholder:"FILE" help:"Keep the last good directory in FILE, to start from with no control server reachable."`
-	Region  string   `help:"Region that the proxy is in."`
+	Region  string   `help:"Region that the proxy is in: reads that a copy may answer go to one of it first."`
+	Zone    string   `help:"Zone that the proxy is in: the same, before other zones of its region."`
 	Domain  string   `help:"Make <tenant>.<domain> an address of each tenant."`
 
 	Token            string `help:"Token of the control plane, to follow the directory; also asked of /_metrics."`
@@ -25,7 +26,7 @@ type proxyCmd struct {
 	SharedSecret     string `help:"Secret of the marks by which proxies name a client to each other and to nodes. Default: the token."`
 	SharedSecretFile string `placeholder:"FILE" help:"File that holds the shared secret."`
 
-	Hold            time.Duration `default:"10s" help:"Hold a request for so long while its tenant changes nodes, 0: never. For later versions: in this one no tenant changes nodes."`
+	Hold            time.Duration `default:"10s" help:"Hold a request for up to so long while its tenant changes nodes, 0: never; then 502 or 503."`
 	ConnectTimeout  time.Duration `default:"1s" help:"For a connection to a node."`
 	UpstreamTimeout time.Duration `default:"60s" help:"For the head of a node's answer; then 504."`
 	MaxBody         int64         `default:"0" placeholder:"BYTES" help:"Greatest body of a request, 0: no limit; beyond it 413."`
@@ -65,6 +66,7 @@ func (c *proxyCmd) Run(ctx context.Context, e *env) error {
 	log := c.logger(e, "proxy")
 	cfg := proxy.Config{
 		Listener: l, TLS: serve, Control: baseURLs(c.Control), Secrets: secrets, Cache: c.Cache,
+		Hold: c.Hold, Region: c.Region, Zone: c.Zone,
 		ConnectTimeout: c.ConnectTimeout, UpstreamTimeout: c.UpstreamTimeout, MaxBody: c.MaxBody,
 		AuthDelay: c.AuthDelay, Domain: c.Domain, Audit: auditLines(lines, log),
 		Version: version, Logger: log,

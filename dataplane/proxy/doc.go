@@ -11,8 +11,8 @@
 // does not, the proxy looks again.
 //
 // Nothing on the path of a request waits for the control plane (I9), but for a
-// tenant that the table does not know: that is asked about before the client
-// hears 404. With a cache file the proxy forwards from the start, whether a
+// tenant that the table does not know, which is asked about before the client
+// hears 404, and, with holding off, for a node's 421 that the table cannot explain. With a cache file the proxy forwards from the start, whether a
 // control server can be reached or not (R3).
 //
 // # How it decides
@@ -23,6 +23,32 @@
 // is decoded or cleaned; or, with a domain, by the host. An empty name is 404, a
 // name that no tenant can have 400. A node's 404 goes to the client as it is: a
 // stale table may name a node for a tenant that was deleted.
+//
+// # Holding
+//
+// A request that had no effect because its unit is between two nodes waits until it
+// can be sent: a node refused it (421; 503 no_lease, lease_lapsed, not_named,
+// transfer_in_progress), or could not be reached and the unit has a copy or is moving
+// (hold.go). It waits for up to Config.Hold, or the milliseconds of the client's
+// Domicile-Hold where these are fewer; then the client gets the refusal's answer: 503
+// with Retry-After, or 502 node_unreachable. What is held is bounded by number and
+// memory, per unit and altogether, and a client that goes away frees its place.
+//
+// Each unit has a queue of its own, first in, first out. One request at a time, the
+// trial, finds out whether the unit is served again: at once when the table places
+// the unit elsewhere or a node that was down can be reached, and otherwise, where a
+// node that can be reached refuses, after a pause that grows from 20 to 250 ms. Once
+// a trial is answered the others follow in a window that grows with each answer.
+// Where the node refuses with 503, only what it refused waits: it may serve reads. A
+// request whose body is, or may be, over 64 KiB could not be sent again, and waits
+// before its body is read. A node that is down costs nobody a connect meanwhile but
+// the one who probes it (R5).
+//
+// With Domicile-Mode: read and Domicile-Prefer: replica a request goes to an in-sync
+// copy, a near one first, and to the primary where none is there, or the copy cannot
+// be reached or answers 421, 503 or 504 (copies.go). It is not sent again where it
+// may have reached the copy and no answer came (R2): the node judges whether it was
+// only a read.
 //
 // Domicile-Route carries the revision of the table by which a request was
 // routed, not that of the unit's last change: that is what one look-up, at the
@@ -36,6 +62,8 @@
 //   - cache keeper: writes the cache file; started and ended by Run.
 //   - a question to the control plane: one per unknown tenant, 64 at most;
 //     started by requests, waited for by Run.
+//   - timer of a queue: a time.AfterFunc, ended with the queue, which ends with the
+//     last request that waits in it.
 //   - closing an upstream: one per node that went or changed its address, waited
 //     for by Run.
 package proxy

@@ -14,6 +14,8 @@
 //   - What two parsers could read differently (two lengths, bare CR or LF,
 //     folded lines …) is refused with 400 and never reaches a node. Answers of
 //     nodes are read as strictly: 502.
+//   - What is refused without effect, or cannot be decided about at once, the Handler
+//     may keep waiting, and send elsewhere: with at most 64 KiB of its body kept.
 //   - A node that cannot be reached costs a request one bounded connect, then
 //     nothing until a probe reaches it (R5).
 //
