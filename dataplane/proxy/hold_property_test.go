@@ -341,29 +341,3 @@ func TestHoldExpiresOnTimeAndReleasesGradually(t *testing.T) {
 		}
 	})
 }
-
-func FuzzHoldTime(f *testing.F) {
-	for _, s := range []string{"", "0", "50", "99999999999", "-1", "+5", "1.5", "abc", " 7"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, asked []byte) {
-		const most = 10 * time.Second
-		if got := holdTime(most, asked); got < 0 || got > most {
-			t.Errorf("%q: %v", asked, got)
-		}
-		if got := holdTime(0, asked); got != 0 {
-			t.Errorf("%q with holding off: %v", asked, got)
-		}
-	})
-}
-
-func TestHoldTimeIsOnlyShortened(t *testing.T) {
-	for asked, want := range map[string]time.Duration{
-		"0": 0, "250": 250 * time.Millisecond, "10000": 10 * time.Second, "60000": 10 * time.Second,
-		"": 10 * time.Second, "-1": 10 * time.Second, "+5": 10 * time.Second, "1s": 10 * time.Second, "99999999999999999999": 10 * time.Second,
-	} {
-		if got := holdTime(10*time.Second, []byte(asked)); got != want {
-			t.Errorf("%q: %v, want %v", asked, got, want)
-		}
-	}
-}

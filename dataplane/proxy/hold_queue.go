@@ -53,7 +53,7 @@ type queue struct {
 	flying int     // released and neither answered nor refused yet
 	window int
 
-	pause  time.Duration
+	pause  time.Duration // before the trial that follows the last one; 0: there was news
 	timer  *time.Timer
 	due    time.Time // when the timer means something; zero: never
 	closed bool
@@ -168,7 +168,7 @@ func (q *queue) refused(t *ticket, r refusal, stale bool) {
 	case r.kind == http1.Unreachable && !q.holds.isUp(r.up):
 		q.sleep() // until there is news
 	case trial:
-		q.pause = min(2*q.pause, pauseMost)
+		q.pause = min(max(2*q.pause, pauseLeast), pauseMost)
 		q.retry()
 	case before == shutNone || q.due.IsZero():
 		q.pause = pauseLeast
@@ -208,7 +208,7 @@ func (q *queue) lookAgain() {
 
 // news has the unit tried at once.
 func (q *queue) news() {
-	q.pause = pauseLeast
+	q.pause = 0
 	if q.shut != shutNone && q.trial == nil {
 		q.try()
 	}
@@ -248,7 +248,7 @@ func (q *queue) retry() {
 		q.wake(pauseMost)
 		return
 	}
-	q.wake(q.pause)
+	q.wake(max(q.pause, pauseLeast))
 }
 
 // first gives the one that has waited longest.

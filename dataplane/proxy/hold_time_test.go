@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"domicile/dataplane/proxy/http1"
+)
+
+// TestTrialsOfARefusingNodeGetFewer: the pause doubles from 20 to 250 ms, begins anew
+// with news of the unit's place, and is not made longer by a trial whose client goes.
+func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		h, node, other := w.holds, w.nodes[0], w.nodes[1]
+		begin := time.Now()
+		var trials []time.Duration
+		h.released = func(*queue, *ticket) { trials = append(trials, time.Since(begin)) }
+		no := refusal{kind: http1.Unavailable, up: node}
+		done := make(chan struct{})
+		go func() { // a request that is refused at once, each time
+			defer close(done)
+			tk := h.newTicket("u0", true, 1, time.Hour)
+			h.enter(tk, no, false)
+			for range 8 {
+				h.wait(tk, nil)
+				no.up = w.look([]byte("u0")).up
+				if len(trials) == 8 {
+					tk.Ended()
+					return
+				}
+				h.enter(tk, no, true)
+			}
+		}()
+		ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+		time.Sleep(ms(1000))
+		w.mu.Lock()
+		w.units["u0"].at.up = other
+		w.mu.Unlock()
+		h.changed(nil, true)
+		<-done
+		want := []time.Duration{ms(20), ms(60), ms(140), ms(300), ms(550), ms(800), ms(1000), ms(1020)}
+		if !slices.Equal(trials, want) {
+			t.Errorf("tried at %v, want %v", trials, want)
+		}
+		// The next in the queue follows soon where a trial ends without an answer.
+		first, second := h.newTicket("u1", true, 1, time.Hour), h.newTicket("u1", true, 1, time.Hour)
+		no = refusal{kind: http1.Misdirected, up: other}
+		h.enter(first, no, false)
+		h.enter(second, no, false)
+		h.wait(first, nil)
+		first.Ended()
+		began := time.Now()
+		h.wait(second, nil)
+		if got := time.Since(began); got != ms(20) {
+			t.Errorf("the next trial came after %v, want %v", got, ms(20))
+		}
+		second.Answered()
+		second.Ended()
+		if h.open.Load() != 0 {
+			t.Error("the queue is still there")
+		}
+	})
+}
+
+// TestSlowTrialHoldsNobodyUp: a request that was not refused at once was taken, and
+// the others follow although it has no answer yet.
+func TestSlowTrialHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		h := w.holds
+		no := refusal{kind: http1.Unavailable, up: w.nodes[0]}
+		var all []*ticket
+		for range 10 {
+			tk := h.newTicket("u0", true, 1, time.Hour)
+			h.enter(tk, no, false)
+			all = append(all, tk)
+		}
+		began := time.Now()
+		for _, tk := range all {
+			h.wait(tk, nil)
+		}
+		if took := time.Since(began); took > 10*admittedAfter+pauseLeast {
+			t.Errorf("10 requests were let go only after %v", took)
+		}
+		h.enter(all[9], no, true) // the guess was wrong: it waits again
+		h.wait(all[9], nil)
+		for _, tk := range all {
+			tk.Answered()
+			tk.Ended()
+		}
+		if n := h.counts[outcomeAnswered].Load(); n != 10 || h.open.Load() != 0 {
+			t.Errorf("%d answered, %d queues left", n, h.open.Load())
+		}
+	})
+}
+
+func FuzzHoldTime(f *testing.F) {
+	for _, s := range []string{"", "0", "50", "99999999999", "-1", "+5", "1.5", "abc", " 7"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, asked []byte) {
+		const most = 10 * time.Second
+		if got := holdTime(most, asked); got < 0 || got > most {
+			t.Errorf("%q: %v", asked, got)
+		}
+		if got := holdTime(0, asked); got != 0 {
+			t.Errorf("%q with holding off: %v", asked, got)
+		}
+	})
+}
+
+func TestHoldTimeIsOnlyShortened(t *testing.T) {
+	for asked, want := range map[string]time.Duration{
+		"0": 0, "250": 250 * time.Millisecond, "10000": 10 * time.Second, "60000": 10 * time.Second,
+		"": 10 * time.Second, "-1": 10 * time.Second, "+5": 10 * time.Second, "1s": 10 * time.Second, "99999999999999999999": 10 * time.Second,
+	} {
+		if got := holdTime(10*time.Second, []byte(asked)); got != want {
+			t.Errorf("%q: %v, want %v", asked, got, want)
+		}
+	}
+}
