@@ -1,0 +1,221 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"domicile/fsm"
+)
+
+// Times of a loop. Those that hang on the length of a lease are a fraction of
+// it.
+const (
+	renewals   = 6 // calls begun in the length of a lease (architecture §3.5.8 asks for five)
+	minTimeout = 50 * time.Millisecond
+	pollEvery  = time.Second      // of a node that takes no lease
+	tryEvery   = 10 * time.Second // whether it takes one now
+	maxAgain   = 3                // calls in a row where the node says what it lacks
+)
+
+// loop renews one node.
+type loop struct {
+	shift   *shift
+	name    fsm.NodeName
+	cancel  context.CancelFunc
+	record  atomic.Pointer[fsm.Node] // as the watcher last saw it
+	list    atomic.Uint64            // revision of the node's list, likewise
+	resumed atomic.Bool              // Resume was called
+	wake    chan struct{}            // holds a word while there may be news
+
+	mu     sync.Mutex
+	ledger *ledger
+	view   view
+	flying time.Duration // length of the grant under way; else 0
+	closed bool          // the node is recorded no more
+
+	// of the loop's own goroutine
+	line    line
+	at      *fsm.Node // what line was made for
+	now     *list
+	held    held
+	next    time.Duration // when the next call is due
+	tryAt   time.Duration // when a node without lease is next asked to take one
+	sent    fsm.Revision  // revision of the list that was sent last
+	hasty   bool          // a grant follows as soon as the last answer is confirmed
+	off     bool          // nodes were not leased when it last looked
+	started bool          // a call was made
+	failed  int           // calls in a row
+	retried bool          // a new connection was tried for the call under way
+}
+
+func newLoop(s *shift, n *fsm.Node, l *ledger, cancel context.CancelFunc) *loop {
+	loop := &loop{shift: s, name: n.Name, ledger: l, cancel: cancel, wake: make(chan struct{}, 1)}
+	loop.record.Store(n)
+	return loop
+}
+
+// look wakes the loop.
+func (l *loop) look() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close takes no answer any more, and tells until when those so far count.
+func (l *loop) close() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return l.ledger.expiry
+}
+
+// settled reports whether no lease of the node that ends after end can run, or
+// be confirmed by the call under way unless it is at most as long as lease.
+func (l *loop) settled(end, lease time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ledger.expiry <= end && l.flying <= lease
+}
+
+func (l *loop) clock() time.Duration { return l.shift.k.config.Clock.Now() }
+
+// run renews until ctx ends.
+func (l *loop) run(ctx context.Context) {
+	defer func() {
+		if l.line != nil {
+			l.line.close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		success := l.shift.confirms.success()
+		until := l.step(ctx)
+		if !l.hasty {
+			success = nil
+		}
+		timer.Reset(max(0, until-l.clock()))
+		select {
+		case <-timer.C:
+		case <-l.wake:
+		case <-success:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// never is a time at which nothing is due.
+const never = time.Duration(1<<63 - 1)
+
+// step does what is due and says when to look again.
+func (l *loop) step(ctx context.Context) (until time.Duration) {
+	l.connect(ctx)
+	ms := millis(l.shift.lease())
+	now := l.clock()
+	if l.resumed.Swap(false) {
+		l.mu.Lock()
+		l.ledger.resume(now, ms)
+		l.next = now
+		l.show(func(s *Status) { s.Lapsed = false })
+	}
+	if ms <= 0 {
+		l.off = true
+		return l.poll(now, false)
+	}
+	if l.off {
+		l.off = false
+		l.mu.Lock()
+		l.ledger.leasing(now, ms)
+		l.mu.Unlock()
+		l.next = now
+	}
+	switch l.lease() {
+	case fsm.LeaseNone:
+		return l.poll(now, true)
+	case fsm.LeaseTaken:
+		return l.renew(now, ms, true)
+	}
+	return l.renew(now, ms, false)
+}
+
+// connect makes a line to where the node is recorded now.
+func (l *loop) connect(ctx context.Context) {
+	n := l.record.Load()
+	if l.at != nil && l.at.Addr == n.Addr && l.at.Token == n.Token {
+		l.at = n
+		return
+	}
+	if l.line != nil {
+		l.line.close()
+	}
+	if l.at != nil && l.at.Addr != n.Addr {
+		l.mu.Lock()
+		l.ledger.moved = true
+		l.mu.Unlock()
+	}
+	l.line, l.at, l.next = l.shift.k.config.lines(ctx, n), n, l.clock()
+}
+
+// lease is whether the node takes one: its own word in this term, before that
+// what is recorded.
+func (l *loop) lease() fsm.NodeLease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.view.Lease != fsm.LeaseUnknown {
+		return l.view.Lease
+	}
+	return l.at.Lease
+}
+
+// renew grants when that is due. taken: the node may hold a lease, and is taken
+// for lapsed in time.
+func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
+	if taken && l.judge(now, ms) {
+		return never
+	}
+	l.mu.Lock()
+	l.ledger.confirm(l.shift.confirms.succeeded.Load())
+	may, expiry, judge := l.ledger.mayGrant(now), l.ledger.expiry, l.ledger.judge
+	confirmed := !l.ledger.unconfirmed()
+	l.mu.Unlock()
+	if !taken {
+		judge = never
+	}
+	if !may {
+		return min(judge, expiry)
+	}
+	news := l.sent != listRevision(l.shift.k.config.Group.State(), l.name)
+	if now < l.next && !(l.hasty && confirmed) && !news {
+		return min(judge, l.next)
+	}
+	began, _ := l.grant()
+	l.next = began + ms/renewals
+	if !l.started {
+		// Nodes do not stay in step with each other.
+		l.next, l.started = began+time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals)), true
+	}
+	return l.clock()
+}
+
+// judge takes the node for lapsed when that is certain, and reports whether it
+// is.
+func (l *loop) judge(now, ms time.Duration) bool {
+	l.mu.Lock()
+	fresh := l.ledger.lapse(now, ms/renewals)
+	stays := l.ledger.lapsed && !l.ledger.rules.grantWhileTaken
+	if !fresh {
+		l.mu.Unlock()
+		return stays
+	}
+	again := l.view.wasLapsed
+	l.view.wasLapsed = true
+	l.show(func(s *Status) { s.Lapsed = true })
+	if !again {
+		l.shift.k.config.Logger.Warn("a node's lease has lapsed", "node", l.name, "term", l.shift.term, "err", l.status().Problem)
+	}
+	return stays
+}
