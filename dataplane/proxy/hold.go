@@ -64,10 +64,10 @@ type outcome uint8
 // The outcomes: each request that meets one counts once for it.
 const (
 	outcomeSentOn   outcome = iota // not held: a newer table had another place
-	outcomeRefused                 // not held: holding is off for it
+	outcomeRefused                 // not held: holding is off for it, or its body is too long to be kept
 	outcomeFull                    // not held: too many are
 	outcomeAnswered                // held, sent, and answered by a node
-	outcomeExpired                 // held, and no node took it in time
+	outcomeExpired                 // held, and no node took it
 	outcomeGone                    // held, and the client went away, or the proxy had to stop
 	outcomeUnplaced                // held, and the unit was deleted
 	outcomeBroken                  // held, sent, and no answer came
@@ -173,6 +173,31 @@ func (h *holds) enter(t *ticket, r refusal, mustWait bool) entry {
 	q.refused(t, r, stale)
 	q.settle()
 	return entered
+}
+
+// warn takes in a refusal of a request that does not wait, t where it was held before.
+func (h *holds) warn(unit string, t *ticket, r refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.queues[unit]
+	if q == nil {
+		q = h.newQueue(unit)
+	}
+	q.lookAgain()
+	trial := false
+	if t != nil && !t.over {
+		trial = t.queue.land(t) && t.queue == q
+		t.over = true
+		h.count(outcomeExpired)
+	}
+	switch {
+	case q.at.placed && q.at.up == r.up:
+		q.warned = true
+		q.shutBy(r, trial)
+	case trial:
+		q.news()
+	}
+	q.settle()
 }
 
 // wait waits until t may be sent, at most until its deadline and until gone is

@@ -164,6 +164,7 @@ func (w *world) request(id int, unit string, write, resendable bool, hold time.D
 			}
 			return "answered"
 		case !resendable && kind != http1.Unreachable:
+			h.warn(unit, t, refusal{kind: kind, up: at.up})
 			return "not sent again"
 		}
 		held := t != nil

@@ -52,6 +52,7 @@ type queue struct {
 	trial  *ticket // under way, nil without one; not in flying
 	flying int     // released and neither answered nor refused yet
 	window int
+	warned bool // shut without anybody who waits, until the timer is due
 
 	pause  time.Duration // before the trial that follows the last one; 0: there was news
 	timer  *time.Timer
@@ -146,12 +147,16 @@ func (q *queue) refused(t *ticket, r refusal, stale bool) {
 	trial := t.queue != nil && t.queue.land(t) && t.queue == q
 	t.refusedWrite = r.kind == http1.Unavailable
 	q.put(t)
-	if stale {
-		if trial {
-			q.news()
-		}
-		return
+	switch {
+	case !stale:
+		q.shutBy(r, trial)
+	case trial:
+		q.news()
 	}
+}
+
+// shutBy takes in that the node where the table places the unit refused.
+func (q *queue) shutBy(r refusal, trial bool) {
 	q.why = r.why
 	before := q.shut
 	switch {
@@ -265,7 +270,7 @@ func (q *queue) settle() {
 	if q.closed {
 		return
 	}
-	if q.shut == shutWrites && q.trial == nil && q.writes.n == 0 {
+	if q.shut == shutWrites && q.trial == nil && q.writes.n == 0 && !q.warned {
 		q.shut = shutNone
 	}
 	for q.shut != shutAll && q.flying < q.window {
@@ -279,7 +284,7 @@ func (q *queue) settle() {
 		q.flying++
 		q.release(t)
 	}
-	if q.waiting() == 0 && q.trial == nil && (q.shut == shutNone || q.flying == 0) {
+	if q.waiting() == 0 && q.trial == nil && !q.warned {
 		q.close()
 		return
 	}
@@ -309,9 +314,9 @@ func (q *queue) wake(after time.Duration) {
 	q.timer.Reset(after)
 }
 
-// sleep stops the timer.
+// sleep stops the timer: nothing happens before there is news.
 func (q *queue) sleep() {
-	q.due = time.Time{}
+	q.due, q.warned = time.Time{}, false
 	if q.timer != nil {
 		q.timer.Stop()
 	}
@@ -325,7 +330,7 @@ func (q *queue) fire() {
 	if q.closed || q.due.IsZero() || time.Now().Before(q.due) {
 		return
 	}
-	q.due = time.Time{}
+	q.due, q.warned = time.Time{}, false
 	if q.trial != nil {
 		q.trial = nil
 		q.flying++

@@ -86,6 +86,9 @@ func TestSlowTrialHoldsNobodyUp(t *testing.T) {
 			t.Errorf("10 requests were let go only after %v", took)
 		}
 		h.enter(all[9], no, true) // the guess was wrong: it waits again
+		if q := h.queues["u0"]; q.shut != shutWrites || q.window != 1 {
+			t.Errorf("the queue is shut %d with a window of %d", q.shut, q.window)
+		}
 		h.wait(all[9], nil)
 		for _, tk := range all {
 			tk.Answered()

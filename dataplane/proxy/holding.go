@@ -101,6 +101,18 @@ func (h handler) hold(r *http1.Request, f http1.Refusal, d *http1.Decision, p pl
 	return true
 }
 
+// tooLong takes in a refusal of a request that cannot be sent again: those behind it
+// need not meet the same.
+func (h handler) tooLong(r *http1.Request, f http1.Refusal, p place) {
+	t, held := r.Watcher().(*ticket)
+	if !held {
+		h.holds.count(outcomeRefused)
+	}
+	if h.cfg.Hold > 0 {
+		h.holds.warn(string(p.unit(nil)), t, refusal{kind: f.Kind, up: f.Upstream, why: reason{kind: f.Kind, node: f.Upstream.Name(), code: f.Code}})
+	}
+}
+
 // decide routes a request about which Route could not decide: it waits with the
 // others of its unit, or its tenant is asked about.
 func (h handler) decide(r *http1.Request, d *http1.Decision) bool {

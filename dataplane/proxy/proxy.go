@@ -112,10 +112,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer stop()
 	p.asking = newAsking(work, p.control.ask)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.follow(work) })
-	if p.cfg.Cache != "" {
-		wg.Go(func() { p.keepCache(work) })
+	if cached := p.dir.table(); p.cfg.Cache != "" {
+		wg.Go(func() { p.keepCache(work, cached) })
 	}
+	wg.Go(func() { p.follow(work) })
 	served := make(chan error, 1)
 	wg.Go(func() { served <- p.server.Serve(p.cfg.Listener) })
 	p.cfg.Logger.Info("listening", "addr", p.cfg.Listener.Addr().String())
@@ -148,10 +148,9 @@ const (
 	cacheShare = 50
 )
 
-// keepCache writes the directory to the cache file: the first one at once, then
-// where it has changed, at most every cacheEvery, and once more at the end.
-func (p *Proxy) keepCache(ctx context.Context) {
-	saved := p.dir.table()
+// keepCache writes the directory to the cache file, which holds saved: the first one
+// at once, then where it has changed, at most every cacheEvery, and once more at the end.
+func (p *Proxy) keepCache(ctx context.Context, saved *table) {
 	save := func() time.Duration {
 		t := p.dir.table()
 		if t == saved {

@@ -38,6 +38,9 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 	}
 	p := placeOf(r, d)
 	switch {
+	case f.Final:
+		h.tooLong(r, f, p)
+		return false
 	case d.Spare: // a copy did not answer a read: the primary may
 		h.routeTenant(r, d, p, routeAgain)
 		return true

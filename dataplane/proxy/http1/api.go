@@ -25,8 +25,8 @@ type Handler interface {
 	// request sent on it changes d (usually d.Forward of a newer upstream and
 	// new Lines; d still holds the decision that was refused) and returns true; d
 	// may also ask for an answer (d.Respond). False gives the client the answer
-	// that the specification has for the refusal. It is called only while the
-	// whole request can still be sent.
+	// that the specification has for the refusal. Unless the refusal is Final
+	// the whole request can still be sent.
 	Refused(r *Request, f Refusal, d *Decision) bool
 
 	// Answered sees every final answer of an upstream before any of it is
@@ -143,6 +143,10 @@ type Refusal struct {
 	Code     string    // of the node's JSON body, if it had one
 	Body     []byte    // of the node's answer, at most 4 KiB, valid during the call
 	Err      error     // for Unreachable
+	// Final tells that the request cannot be sent again, as more of its body was
+	// sent than is kept: the client gets the refusal's own answer, and the Handler
+	// is told for the sake of others. It leaves the Decision as it is.
+	Final bool
 }
 
 // Answer is the head of a node's final answer, valid during the call.

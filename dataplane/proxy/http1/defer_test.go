@@ -120,6 +120,28 @@ func TestSpareMakesRefusalsOfAnswers(t *testing.T) {
 	}
 }
 
+// TestHeldRequestKeepsLittle: its head, and of the refusal what is relayed if nothing
+// better comes.
+func TestHeldRequestKeepsLittle(t *testing.T) {
+	for _, answer := range []string{refusing("no_lease"), misdirected} {
+		n := startNode(t, answering(answer))
+		h := to(newTestUpstream(t, n.addr(), nil))
+		h.refused = func(r *Request, f Refusal, d *Decision) bool {
+			if kept := r.Held(); kept > smallBuffer+1024 || !r.Resendable() {
+				t.Errorf("keeps %d bytes, resendable %t", kept, r.Resendable())
+			}
+			if len(f.Body) == 0 {
+				t.Error("the refusal's body is gone")
+			}
+			return false
+		}
+		p := startProxy(t, h, nil)
+		if status, _, _ := dial(t, p.addr).send(post("Content-Length: 5", "hello")).answer(); status != 503 {
+			t.Errorf("got %d", status)
+		}
+	}
+}
+
 // watcher notes what it is told.
 type watcher struct{ answered, ended atomic.Int32 }
 

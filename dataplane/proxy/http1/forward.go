@@ -127,7 +127,7 @@ func (c *conn) refused(f *Refusal) (verdict, bool) {
 	case k == causeGone:
 		x.keep = false
 		return answered, true
-	case k != causeNone || !more:
+	case k != causeNone || !more || f.Final:
 		return answered, false
 	case x.decision.Action == ActionForward || x.decision.Action == ActionDefer:
 		x.sent = false

@@ -76,11 +76,10 @@ func (c *conn) refusal(uc *upConn, f *Refusal) (verdict, bool) {
 	} else {
 		c.drop(uc)
 	}
-	if x.body.replayable() {
-		c.slim(f)
-		if v, ok := c.refused(f); ok {
-			return v, true
-		}
+	f.Final = !x.body.replayable()
+	c.slim(f)
+	if v, ok := c.refused(f); ok {
+		return v, true
 	}
 	if k := c.ended; k != causeNone && k != causeStop {
 		x.keep = false
