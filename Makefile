@@ -5,7 +5,7 @@ TAGS  := hashicorpmetrics
 T     ?= 60s
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
-.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node generate clean
+.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover model test-fault soak generate clean
 
 build:            ## bin/domicile
 	CGO_ENABLED=0 $(BUILD) -o bin/domicile ./cmd/domicile
@@ -29,6 +29,14 @@ race:             ## the tests under the race detector (needs gcc)
 test-clients: build ## the libSQL clients of npm and Go against a real deployment (needs node and npm)
 	./clients/run
 
+model:            ## every interleaving of a small instance of the lease rule, and of the rule without each clause
+	$(GO) run ./internal/leasemodel/walk -traces=false $(MODEL)
+
+test-fault: build ## faults at random under load for T, with processes in network namespaces where root allows it
+	DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run 'Fault' ./cmd/domicile
+
+soak: test-fault  ## the same for long: make soak T=24h
+
 fuzz:             ## each fuzz target for T
 	./.ci/fuzz $(T)
 
@@ -42,6 +50,9 @@ bench-directory: build ## beside etcd (Debian's packages)
 
 bench-scale: build ## a directory of a million tenants; some minutes
 	$(GO) run -tags $(TAGS) ./bench scale
+
+bench-failover: build ## copies, leases and failover; some minutes
+	$(GO) run -tags $(TAGS) ./bench failover
 
 bench-node: build ## beside SQLite in process
 	$(GO) run -tags $(TAGS) ./bench node
