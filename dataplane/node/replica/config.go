@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"domicile/dataplane/node/store"
 )
 
 // What a follower and its source say to each other before the first frame: GET
@@ -21,9 +19,6 @@ const (
 
 // Config is what a Replicator is made from. Zero values mean the defaults.
 type Config struct {
-	// Store is set by Bind where it is not known yet: the store's Config wants
-	// Replicator.Sink, and the Replicator wants the store.
-	Store  *store.Store
 	Logger hclog.Logger
 	// AckReplica makes a write count as acknowledged only when each in-sync copy
 	// of the newest grant has it on disk (--ack replica).
@@ -65,6 +60,16 @@ type Promises interface {
 type Followed struct {
 	Unit  string
 	Epoch uint64
+}
+
+// Status is what GET /_admin/units says of a unit that is, or was, followed.
+type Status struct {
+	From  string // the source; "" where the unit is not followed
+	State string // one of the constants State…
+	Error string // why it is not followed, for people
+	// Lost is what was given up when the unit last came back to its source's
+	// branch; it is durable. Nil where nothing was.
+	Lost *Lost
 }
 
 // Copies are a unit's copies as the newest grant names them, by address.
