@@ -5,7 +5,26 @@ import "strings"
 // MinVersion is the command version from which servers know cmd. A leader
 // proposes it only when the directory's Level has reached it, so that no
 // server meets an entry that it cannot read.
-func MinVersion(cmd Command) uint32 { return 1 }
+func MinVersion(cmd Command) uint32 {
+	switch c := cmd.(type) {
+	case *SetNodeLease, *NodeBack, *SettleLease, *FailOver, *BeginHandover, *EndRelease,
+		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies:
+		return levelCopies
+	case *DeleteNode:
+		if c.Force {
+			return levelCopies
+		}
+	case *Bootstrap:
+		if c.Settings.LongestLease != 0 {
+			return levelCopies
+		}
+	case *SetSettings:
+		if c.Settings.LongestLease != 0 {
+			return levelCopies
+		}
+	}
+	return 1
+}
 
 // change is one entry on its way into a state. Its methods first decide
 // whether to refuse, then write: a refusal leaves the state as it was.
@@ -81,6 +100,34 @@ func (c *change) run(e *Entry) Result {
 		return c.putRegion(cmd)
 	case *DeleteRegion:
 		return refused(c.deleteRegion(cmd))
+	}
+	return c.runCopies(e)
+}
+
+func (c *change) runCopies(e *Entry) Result {
+	switch cmd := e.Cmd.(type) {
+	case *SetNodeLease:
+		return refused(c.setNodeLease(cmd))
+	case *NodeBack:
+		return refused(c.nodeBack(cmd))
+	case *SettleLease:
+		return refused(c.settleLease(cmd))
+	case *FailOver:
+		return c.failOver(cmd)
+	case *BeginHandover:
+		return c.beginHandover(cmd)
+	case *EndRelease:
+		return c.endRelease(cmd)
+	case *ConfirmPromotion:
+		return refused(c.confirmPromotion(cmd))
+	case *AddCopies:
+		return c.addCopies(cmd)
+	case *ChangeCopies:
+		c.changeCopies(cmd)
+		return Result{}
+	case *DropCopies:
+		c.dropCopies(cmd)
+		return Result{}
 	}
 	return refused(refuse(CodeBadRequest, "the entry holds no command"))
 }

@@ -27,7 +27,7 @@ func (c *change) bootstrap(cmd *Bootstrap) *Refusal {
 		return r
 	}
 	c.scope = cmd.Scope
-	c.settings = cmd.Settings.clone()
+	c.replaceSettings(&cmd.Settings)
 	return nil
 }
 
@@ -35,8 +35,22 @@ func (c *change) setSettings(cmd *SetSettings) *Refusal {
 	if r := cmd.Settings.check(); r != nil {
 		return r
 	}
-	c.settings = cmd.Settings.clone()
+	c.replaceSettings(&cmd.Settings)
 	return nil
+}
+
+// replaceSettings never lowers LongestLease: leases of the longest that was in
+// force may still run (architecture §3.5.5).
+func (c *change) replaceSettings(next *Settings) {
+	replicas, longest := c.settings.Replicas, c.settings.LongestLease
+	c.settings = next.clone()
+	c.settings.LongestLease = max(longest, next.LongestLease)
+	if c.level >= levelCopies {
+		c.settings.LongestLease = max(c.settings.LongestLease, next.AutoFailover)
+		if next.Replicas != replicas {
+			c.recountAll()
+		}
+	}
 }
 
 func (s *Settings) check() *Refusal {
@@ -45,7 +59,7 @@ func (s *Settings) check() *Refusal {
 		return badName("region", string(*s.DefaultRegion))
 	case s.Replicas > maxReplicas:
 		return refuse(CodeBadRequest, "more than 8 replicas are not kept")
-	case outside(s.AutoFailover) || outside(s.RepairAfter) || outside(s.RemoveAfter):
+	case outside(s.AutoFailover) || outside(s.LongestLease) || outside(s.RepairAfter) || outside(s.RemoveAfter):
 		return refuse(CodeBadRequest, "a duration of the settings is below 0 or above 30 days")
 	case s.ReplicationToken != "" && !validToken(s.ReplicationToken):
 		return refuse(CodeBadRequest, "the replication token is too long, or not printable ASCII")
@@ -98,7 +112,20 @@ func (c *change) raiseLevel() {
 		}
 		return true
 	})
-	c.level = max(c.level, lowest)
+	before := c.level
+	if c.level = max(c.level, lowest); before < levelCopies && c.level >= levelCopies {
+		c.beginCopies()
+	}
+}
+
+// beginCopies is what the first entry does at whose end all servers know of
+// copies and leases.
+func (c *change) beginCopies() {
+	c.settings.LongestLease = max(c.settings.LongestLease, c.settings.AutoFailover)
+	for _, n := range slices.Collect(c.Nodes()) {
+		c.ownSeat(n.Name).list = c.at
+	}
+	c.recountAll()
 }
 
 func (c *change) putRegion(cmd *PutRegion) Result {

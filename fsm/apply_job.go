@@ -22,11 +22,12 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	if cmd.Refusal != nil && cmd.Refusal.Code == "" {
 		return refuse(CodeBadRequest, "the refusal of a job needs a code")
 	}
+	if cmd.Refusal != nil {
+		c.undo(j, cmd.Refusal.kept())
+		return nil
+	}
 	next := *j
 	next.Step, next.Problem = cmd.To, ""
-	if cmd.Refusal != nil {
-		next.Refusal = cmd.Refusal.kept()
-	}
 	if cmd.To != StepDone {
 		c.putJob(&next)
 		return nil
@@ -34,6 +35,9 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	// A schema may be long and is not needed any more.
 	next.Schema, next.Ended, next.EndedIn = "", c.now, c.at
 	c.endJob(&next)
+	if next.Kind == JobHandover {
+		return nil
+	}
 	if next.Kind == JobCreate && next.Refusal == nil {
 		c.settle(&next, c.serve(next.Tenant))
 		return nil
@@ -50,10 +54,25 @@ func (j *Job) mayGo(to JobStep) bool {
 		return to == StepUndo || to == StepSchema && j.Schema != "" || to == StepDone && j.Schema == ""
 	case StepSchema:
 		return to == StepUndo || to == StepDone
-	case StepUndo, StepRemove:
+	case StepUndo, StepRemove, StepThaw:
 		return to == StepDone
 	}
-	return false
+	return false // StepRelease is ended by EndRelease
+}
+
+// undo turns a create back. Its copies are no more: nothing has been asked to
+// follow before the unit is active.
+func (c *change) undo(j *Job, why *Refusal) {
+	undone := *j
+	undone.Step, undone.Problem, undone.Refusal = StepUndo, "", why
+	c.putJob(&undone)
+	for _, p := range slices.Collect(c.TenantUnits(j.Tenant)) {
+		if p.Copies != nil {
+			alone := *p
+			alone.Copies = nil
+			c.put(p, &alone)
+		}
+	}
 }
 
 // serve makes the units of a new tenant active and gives the result that the
@@ -77,7 +96,7 @@ func (c *change) activate(p *Placed) *Placed {
 	active := *p
 	active.State, active.Job = UnitActive, 0
 	c.events = append(c.events, Event{Unit: active.info()})
-	return &active
+	return c.count(&active)
 }
 
 // kept is r as it is put into a record: bounded, and nobody else's.

@@ -43,8 +43,38 @@ func (c *change) putNode(cmd *PutNode) Result {
 	if !changed || *n.info() != *e.node.info() {
 		c.events = append(c.events, Event{Node: n.info()})
 	}
+	was := (*Node)(nil)
+	if changed {
+		was = e.node
+	}
 	c.State.putNode(&n)
+	c.follow(was, &n)
 	return Result{Created: !changed, Node: &n}
+}
+
+// follow brings up to date what depends on a node's record: lists that tell of
+// its address, and whether units lack copies after its pair has changed. was
+// is nil for a new node.
+func (c *change) follow(was, n *Node) {
+	switch {
+	case c.level < levelCopies:
+	case was == nil:
+		c.ownSeat(n.Name).list = c.at
+	default:
+		if was.Standby != n.Standby {
+			c.recount(n.Name, was.Standby, n.Standby)
+		}
+		if was.Addr == n.Addr {
+			return
+		}
+		told := make(map[NodeName]bool)
+		for p := range c.HeldBy(n.Name) {
+			if p.Node != n.Name && p.grantable() && p.copyOn(n.Name).Follows() && !told[p.Node] {
+				told[p.Node] = true
+				c.ownSeat(p.Node).list = c.at
+			}
+		}
+	}
 }
 
 func set[T any](to, from *T) {
@@ -113,15 +143,18 @@ func inUse(e *seat, what string) *Refusal {
 	return nil
 }
 
-// holds refuses what cannot be done to a node that holds a unit, naming one.
+// holds refuses what cannot be done to a node that holds a unit, or data of one
+// (a former or leaving copy), naming one.
 func holds(e *seat, what string) *Refusal {
 	_, p, any := e.units.Min()
 	if !any {
 		return nil
 	}
 	name, held := string(e.node.Name), "holds"
-	if p.Node != e.node.Name {
+	if state := p.copyOn(e.node.Name); state.Follows() {
 		held = "holds a copy of"
+	} else if state != 0 {
+		held = "holds a former copy of"
 	}
 	return refuse(CodeNodeInUse, "node "+name+" "+held+" "+string(p.Unit)+": "+what, "node", name, "tenant", tenantOf(p.Unit))
 }
@@ -160,19 +193,6 @@ func (c *change) pair(n *Node, standby NodeName) *Refusal {
 	return nil
 }
 
-func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
-	e, ok := c.nodes.Get(cmd.Name)
-	if !ok {
-		return unknownNode(cmd.Name)
-	}
-	if r := holds(e, "it cannot be deleted; delete its tenants first"); r != nil {
-		return r
-	}
-	c.dropNode(e)
-	c.events = append(c.events, Event{NodeGone: cmd.Name})
-	return nil
-}
-
 // recordUsage passes over nodes that have been deleted meanwhile.
 func (c *change) recordUsage(cmd *RecordUsage) {
 	for _, u := range cmd.Usage {
@@ -181,7 +201,7 @@ func (c *change) recordUsage(cmd *RecordUsage) {
 			continue
 		}
 		n := *e.node
-		n.Usage = Usage{At: c.now, Bytes: u.Bytes, Units: uint32(e.primaries + e.copies)}
+		n.Usage = Usage{At: c.now, Bytes: u.Bytes, Units: uint32(e.units.Len())}
 		c.State.putNode(&n)
 	}
 }

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -25,19 +24,36 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 	if t, ok := c.tenants.Get(name); ok {
 		return refused(c.taken(t))
 	}
-	n, r := c.place(cmd)
+	home, r := c.place(cmd)
 	if r != nil {
 		return refused(r)
 	}
-	id := UnitID(c.at)
+	n, id := home.node, UnitID(c.at)
 	t := &Tenant{Name: name, Created: c.now, Pinned: cmd.Pinned}
 	p := &Placed{ID: id, Unit: UnitName(name), Node: n.Name, State: UnitCreating, Epoch: firstEpoch, Job: JobID(c.at)}
+	if c.level >= levelCopies {
+		p.Copies = c.firstCopies(home, p, cmd.Silent)
+	}
 	c.putTenant(t, p)
 	c.putJob(&Job{
 		ID: JobID(c.at), Kind: JobCreate, Tenant: name, Step: StepMake, Schema: cmd.Schema,
 		Started: c.now, Request: key, Targets: []Target{{Unit: p.Unit, ID: id, Node: n.Name}},
 	})
 	return Result{Tenant: t, Placed: p, Job: JobID(c.at)}
+}
+
+// firstCopies places the copies of a unit to be (C1, C2); fewer than are asked
+// for where there are no nodes for them (C4).
+func (c *change) firstCopies(home *seat, p *Placed, silent []NodeName) []Copy {
+	unit := *p
+	for range c.CopiesWanted(p) {
+		best := c.bestReplica(home, &unit, silent)
+		if best == nil {
+			break
+		}
+		unit.Copies = unit.with(Copy{Node: best.seat.node.Name, State: CopySyncing, Since: c.now, Entry: c.at})
+	}
+	return unit.Copies
 }
 
 // taken refuses a name that is in use, or is being given back.
@@ -76,10 +92,7 @@ func (c *change) deleteTenant(cmd *DeleteTenant) Result {
 	case j.Kind == JobDelete || j.Step == StepUndo:
 		return Result{Job: j.ID}
 	case j.Kind == JobCreate:
-		undone := *j
-		undone.Step, undone.Problem = StepUndo, ""
-		undone.Refusal = refuse(CodeDeleted, "tenant "+string(cmd.Name)+" was deleted before it was made", "tenant", string(cmd.Name))
-		c.putJob(&undone)
+		c.undo(j, refuse(CodeDeleted, "tenant "+string(cmd.Name)+" was deleted before it was made", "tenant", string(cmd.Name)))
 		return Result{Job: j.ID}
 	}
 	return refused(busy(cmd.Name))
@@ -110,12 +123,10 @@ func (c *change) beginDelete(name TenantName) JobID {
 			c.events = append(c.events, Event{UnitGone: p.Unit})
 		}
 		gone := *p
-		gone.State, gone.Job = UnitDeleting, j.ID
-		c.putUnit(&gone)
+		gone.State, gone.Job, gone.Previous = UnitDeleting, j.ID, ""
+		c.put(p, &gone)
 	}
-	slices.SortFunc(j.Targets, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Node, b.Node))
-	})
+	sortTargets(j.Targets)
 	c.putJob(j)
 	return j.ID
 }

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -11,7 +10,7 @@ import (
 // and for an operator's word.
 func Check(s *State) error {
 	for _, check := range []func(*State) error{
-		checkGroup, checkNodes, checkTenants, checkSeats, checkJobs, checkRequests,
+		checkGroup, checkNodes, checkTenants, checkSeats, checkLists, checkJobs, checkRequests,
 	} {
 		if err := check(s); err != nil {
 			return fmt.Errorf("directory at revision %d: %w", s.revision, err)
@@ -46,6 +45,9 @@ func checkGroup(s *State) error {
 	if r := s.settings.check(); r != nil {
 		return r
 	}
+	if s.level >= levelCopies && s.settings.LongestLease < s.settings.AutoFailover {
+		return fmt.Errorf("leases of %d ms, the longest of %d ms", s.settings.AutoFailover, s.settings.LongestLease)
+	}
 	err := each(s.members.Scan, func(id MemberID, m *Member) error {
 		return must(m.ID == id && id != "" && m.Version >= s.level, "member %+v at level %d", *m, s.level)
 	})
@@ -61,7 +63,7 @@ func checkNodes(s *State) error {
 	return each(s.nodes.Scan, func(name NodeName, e *seat) error {
 		n := e.node
 		if n == nil || n.Name != name || !ValidName(string(name)) || n.Region != "" && !validRegion(n.Region) ||
-			n.Addr == "" || n.Token == "" || n.ID == 0 || Revision(n.ID) > s.revision {
+			n.Addr == "" || n.Token == "" || n.ID == 0 || Revision(n.ID) > s.revision || n.Lease > LeaseNone {
 			return fmt.Errorf("bad record of a node")
 		}
 		if n.Standby != "" {
@@ -115,7 +117,8 @@ func checkTenant(s *State, name TenantName, t *tenancy) error {
 		if t.unit == nil {
 			bucket = uint32(i) + 1
 		}
-		if p.Unit != Unit(name, bucket) || p.Job != units[0].Job {
+		together := p.State == UnitCreating || p.State == UnitDeleting
+		if p.Unit != Unit(name, bucket) || together && (p.Job != units[0].Job || p.State != units[0].State) {
 			return fmt.Errorf("unit %s at job %d", p.Unit, p.Job)
 		}
 		if err := checkUnit(s, name, p); err != nil {
@@ -123,73 +126,6 @@ func checkTenant(s *State, name TenantName, t *tenancy) error {
 		}
 	}
 	return nil
-}
-
-func checkUnit(s *State, tenant TenantName, p *Placed) error {
-	e, ok := s.nodes.Get(p.Node)
-	if !ok || p.ID == 0 || Revision(p.ID) > s.revision || p.Epoch == 0 {
-		return fmt.Errorf("bad placement on %s", p.Node)
-	}
-	for i, c := range p.Copies {
-		other, ok := s.nodes.Get(c.Node)
-		if !ok || c.Node == p.Node || i > 0 && p.Copies[i-1].Node >= c.Node || c.State != CopySyncing && c.State != CopyInSync {
-			return fmt.Errorf("bad copy on %s", c.Node)
-		}
-		if other.node.Region != e.node.Region {
-			return fmt.Errorf("copy on %s is outside of the region (I2)", c.Node)
-		}
-	}
-	if p.State == UnitActive {
-		return must(p.Job == 0, "an active unit is at job %d", p.Job)
-	}
-	j, ok := s.running.Get(p.Job)
-	if !ok || j.Tenant != tenant {
-		return fmt.Errorf("%s, at job %d that is not its own", p.State, p.Job)
-	}
-	ok = p.State == UnitCreating && j.Kind == JobCreate || p.State == UnitDeleting && j.Kind == JobDelete
-	return must(ok, "%s, at a job to %s", p.State, j.Kind)
-}
-
-// checkSeats compares what nodes are said to hold with what is placed there.
-func checkSeats(s *State) error {
-	held := make(map[NodeName]*[2]int)
-	count := func(n NodeName, p *Placed, copy int) error {
-		if held[n] == nil {
-			held[n] = new([2]int)
-		}
-		held[n][copy]++
-		e, _ := s.nodes.Get(n)
-		known, _ := e.units.Get(seatKeyOf(p))
-		return must(known == p, "node %s does not know that it holds %s", n, p.Unit)
-	}
-	counts := func(p *Placed) error {
-		err := count(p.Node, p, 0)
-		for _, c := range p.Copies {
-			err = cmp.Or(err, count(c.Node, p, 1))
-		}
-		return err
-	}
-	for _, p := range s.Placements() {
-		if p != nil {
-			if err := counts(p); err != nil {
-				return err
-			}
-		}
-	}
-	for p := range s.BucketUnits() {
-		if err := counts(p); err != nil {
-			return err
-		}
-	}
-	return each(s.nodes.Scan, func(name NodeName, e *seat) error {
-		h := held[name]
-		if h == nil {
-			h = new([2]int)
-		}
-		return must(e.primaries == h[0] && e.copies == h[1] && e.units.Len() == h[0]+h[1],
-			"said to hold %d primaries and %d copies, %d units; holds %d and %d",
-			e.primaries, e.copies, e.units.Len(), h[0], h[1])
-	})
 }
 
 func checkJobs(s *State) error {
@@ -209,29 +145,6 @@ func checkJobs(s *State) error {
 		}
 		return checkRunning(s, j)
 	})
-}
-
-// checkRunning checks that a job is one that units are at, and works on all of
-// them.
-func checkRunning(s *State, j *Job) error {
-	steps := map[JobKind][]JobStep{JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}}[j.Kind]
-	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || (j.Step == StepUndo) != (j.Refusal != nil) {
-		return fmt.Errorf("a job to %s stands at %s", j.Kind, j.Step)
-	}
-	var want []Target
-	for p := range s.TenantUnits(j.Tenant) {
-		if p.Job != j.ID {
-			return fmt.Errorf("unit %s is at job %d", p.Unit, p.Job)
-		}
-		want = append(want, Target{p.Unit, p.ID, p.Node})
-		for _, c := range p.Copies {
-			want = append(want, Target{p.Unit, p.ID, c.Node})
-		}
-	}
-	slices.SortFunc(want, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Node, b.Node))
-	})
-	return must(len(want) > 0 && slices.Equal(want, j.Targets), "targets %v, units %v", j.Targets, want)
 }
 
 func checkRequests(s *State) error {

@@ -25,7 +25,8 @@ type Bootstrap struct {
 	Settings Settings
 }
 
-// SetSettings replaces the settings. Proposed by a leader whose flags differ.
+// SetSettings replaces the settings, but LongestLease, which it only raises: to
+// what it names and to AutoFailover. Proposed by a leader whose flags differ.
 type SetSettings struct{ Settings Settings }
 
 // PutMember records a server of the group: by itself when it joins or starts
@@ -48,8 +49,10 @@ type PutNode struct {
 	Weight  *uint32
 }
 
-// DeleteNode forgets a node that holds nothing (N6). Force writes it off: what
-// it holds but primaries is forgotten, and jobs do not wait for it any more.
+// DeleteNode forgets a node that holds nothing (N6). Force writes it off: its
+// copies are forgotten, and jobs do not wait for it any more. It is refused
+// while the node is the primary of a unit that is not being removed, or a unit
+// is being handed over to it.
 type DeleteNode struct {
 	Name  NodeName
 	Force bool

@@ -20,8 +20,9 @@ type SetNodeLease struct {
 // NodeBack says that a lost node has answered again.
 type NodeBack struct{ Node NodeName }
 
-// SettleLease lowers Settings.LongestLease to Settings.AutoFailover, once the
-// leader has led for longer than any older lease may run.
+// SettleLease lowers Settings.LongestLease to Settings.AutoFailover, which
+// LongestLease has to name, once the leader has led for longer than any older
+// lease may run.
 type SettleLease struct{ LongestLease Millis }
 
 // FlipCause says why units were flipped; numbers are on the wire.
@@ -55,13 +56,16 @@ type Flip struct {
 	From, To NodeName
 }
 
-// FailOver flips, in this one entry (I4, L5), every active unit of Node that
-// has a copy to be promoted: the one that Choices names, else the in-sync copy
-// that is first by (not on a lost node, another zone than Node's, name). Units
-// without an in-sync copy stay, unless Choices names a syncing one and Cause is
-// CauseHand. The epoch of a flipped unit is this entry's revision. With
-// CauseLapsed, or Silent, the node is recorded as lost. It answers
-// Result.Flips and Result.Left.
+// FailOver flips, in this one entry (I4, L5), every active or moving unit of
+// Node that has a copy to be promoted: the one that Choices names, else the
+// in-sync copy that is first by (job's target, not the standby of another node,
+// zone as in C2, name), else Previous; a lost node only where Choices names it.
+// Units without one stay, unless Choices names another copy that follows and
+// Cause is CauseHand. The epoch of a flipped unit is this entry's revision. With
+// CauseLapsed, or Silent, the node is recorded as lost; CauseLapsed is refused
+// for a node that takes no lease (L5), CauseHand where nothing flips. A handover
+// of Node ends, or goes on to StepThaw with the units that stay. A flip to a
+// standby ends its pair. It answers Result.Flips and Result.Left.
 type FailOver struct {
 	Node    NodeName
 	Cause   FlipCause
@@ -72,7 +76,8 @@ type FailOver struct {
 // BeginHandover begins a JobHandover: units of Node (all of them where Units is
 // empty) that have an in-sync copy on a node that is neither lost nor in Silent
 // become UnitMoving; the job's targets say where each goes. Refused when there
-// is none.
+// is none, for a lost node, and while another handover of Node runs. It answers
+// Result.Job.
 type BeginHandover struct {
 	Node   NodeName
 	Cause  FlipCause
@@ -83,7 +88,11 @@ type BeginHandover struct {
 // EndRelease ends StepRelease of a handover: the units that the source has
 // released flip in this one entry, all at this entry's revision as epoch; the
 // others become active again where they were, and the job goes to StepThaw when
-// there are such, else it is done.
+// there are such, else it is done. A released unit whose target is not in sync
+// any more goes to another in-sync copy; without one it is not flipped. Where
+// all that Node had as a primary went to its standby, the pair is turned round;
+// else a flip to a standby ends its pair. It answers Result.Flips and
+// Result.Left.
 type EndRelease struct {
 	ID       JobID
 	Released []UnitRef
@@ -104,16 +113,20 @@ type CopyWanted struct {
 	Node NodeName
 }
 
-// AddCopies records syncing copies (C1 to C4), before anything follows. Those
-// that cannot be had are passed over. It answers Result.Added.
+// AddCopies records syncing copies (C1 to C4), before anything follows. A former
+// or leaving copy on the node follows again. Passed over are units that are not
+// promoted, nodes that may not hold the copy, and units that have enough: for a
+// node that was named one more than is asked for is allowed, for "" only where
+// BetterCopy knows a better node. It answers Result.Added.
 type AddCopies struct {
 	Units  []CopyWanted
 	Silent []NodeName // did not answer just now; not chosen
 }
 
 // CopyChange takes a copy from one state to another, if the unit still stands
-// at Epoch and the copy in From: syncing → joining → in sync, either of these →
-// syncing, and any → leaving.
+// at Epoch, is promoted, and the copy is in From: syncing → joining → in sync,
+// either of these → syncing, and any → leaving, if an in-sync copy is left then
+// or none is asked for (architecture §3.7.6).
 type CopyChange struct {
 	UnitRef
 	Epoch    uint64

@@ -26,7 +26,8 @@ type NodeInfo struct {
 	Zone   ZoneName
 }
 
-// UnitInfo is what a proxy needs of a unit.
+// UnitInfo is what a proxy needs of a unit. Copies are those that follow, each
+// syncing or in sync, with nothing else set.
 type UnitInfo struct {
 	Unit   UnitName
 	ID     UnitID

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -18,6 +19,7 @@ type model struct {
 	tenants  map[fsm.TenantName]*modelTenant
 	regions  map[fsm.RegionName]bool
 	members  map[fsm.MemberID]uint32
+	level    uint32
 	answers  map[string]*modelAnswer
 	now      fsm.Millis
 }
@@ -47,7 +49,7 @@ type modelAnswer struct {
 func newModel() *model {
 	return &model{
 		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, regions: map[fsm.RegionName]bool{},
-		members: map[fsm.MemberID]uint32{}, answers: map[string]*modelAnswer{},
+		members: map[fsm.MemberID]uint32{}, level: 1, answers: map[string]*modelAnswer{},
 	}
 }
 
@@ -93,15 +95,17 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 		switch {
 		case c.Member.ID == "" || c.Member.Raft == "":
 			return fsm.CodeBadRequest
-		case c.Member.Version < 1:
+		case c.Member.Version < m.level:
 			return fsm.CodeServerTooOld
 		}
 		m.members[c.Member.ID] = c.Member.Version
+		m.raise()
 	case *fsm.DeleteMember:
 		if m.members[c.ID] == 0 {
 			return fsm.CodeMemberUnknown
 		}
 		delete(m.members, c.ID)
+		m.raise()
 	case *fsm.PutNode:
 		return m.putNode(c)
 	case *fsm.DeleteNode:
@@ -136,6 +140,13 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 		delete(m.regions, c.Name)
 	}
 	return ""
+}
+
+// raise lifts the level to what all members know (O7).
+func (m *model) raise() {
+	if len(m.members) > 0 {
+		m.level = max(m.level, slices.Min(slices.Collect(maps.Values(m.members))))
+	}
 }
 
 func goodSettings(s fsm.Settings) bool {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -17,7 +16,7 @@ const DefaultWeight = 1
 // whatever its weight; otherwise it is, of the nodes of the region that take
 // new units, the one with the fewest estimated bytes, then the fewest units,
 // then the first by name.
-func (s *State) place(cmd *CreateTenant) (*Node, *Refusal) {
+func (s *State) place(cmd *CreateTenant) (*seat, *Refusal) {
 	if cmd.Region != nil && *cmd.Region != "" && !validRegion(*cmd.Region) {
 		return nil, badName("region", string(*cmd.Region))
 	}
@@ -37,14 +36,14 @@ func (s *State) place(cmd *CreateTenant) (*Node, *Refusal) {
 			return nil, elsewhere(r.Name)
 		}
 	}
-	if n := s.lightest(region, cmd.Silent); n != nil {
-		return n, nil
+	if c := s.best(&want{role: RolePrimary, region: region, silent: cmd.Silent}, nil); c != nil {
+		return c.seat, nil
 	}
 	return nil, s.noNode(region, len(cmd.Silent) > 0)
 }
 
 // placeOn checks the node that was asked for by name.
-func (s *State) placeOn(name NodeName, region *RegionName) (*Node, *Refusal) {
+func (s *State) placeOn(name NodeName, region *RegionName) (*seat, *Refusal) {
 	e, ok := s.nodes.Get(name)
 	if !ok {
 		return nil, unknownNode(name)
@@ -62,37 +61,12 @@ func (s *State) placeOn(name NodeName, region *RegionName) (*Node, *Refusal) {
 	if r, ok := s.regions.Get(n.Region); ok {
 		return nil, elsewhere(r.Name)
 	}
-	return n, nil
-}
-
-// lightest is the best node for a new unit in a region, or in any; nil if
-// there is none.
-func (s *State) lightest(region *RegionName, silent []NodeName) *Node {
-	var best *Node
-	var bytes uint64
-	var units int
-	s.nodes.Scan(func(name NodeName, e *seat) bool {
-		if e.standbyOf != "" || e.node.Weight == 0 || region != nil && e.node.Region != *region ||
-			slices.Contains(silent, name) {
-			return true
-		}
-		if region == nil {
-			if _, own := s.regions.Get(e.node.Region); own {
-				return true
-			}
-		}
-		b, u := e.estimate()
-		if best == nil || b < bytes || b == bytes && u < units {
-			best, bytes, units = e.node, b, u
-		}
-		return true
-	})
-	return best
+	return e, nil
 }
 
 // estimate gives the bytes that the node is taken to hold by now, and its units.
 func (e *seat) estimate() (bytes uint64, units int) {
-	units = e.primaries + e.copies
+	units = e.units.Len()
 	bytes = e.node.Usage.Bytes
 	if fresh := units - int(e.node.Usage.Units); fresh > 0 {
 		bytes += min(uint64(fresh)*UnitEstimate, math.MaxUint64-bytes)
@@ -138,6 +112,8 @@ func (s *State) closedNodes(region *RegionName) string {
 			return false
 		case e.standbyOf != "":
 			named = append(named, string(name)+" is the standby of "+string(e.standbyOf))
+		case e.node.Weight > 0:
+			named = append(named, string(name)+" was failed over and has not answered since")
 		default:
 			named = append(named, string(name)+" has weight 0")
 		}

@@ -191,7 +191,7 @@ type Copy struct {
 type Placed struct {
 	ID     UnitID
 	Unit   UnitName
-	Node   NodeName
+	Node   NodeName // "" while it is removed, where its node was written off
 	State  UnitState
 	Epoch  uint64 // epoch of positions, given by the entry that flips
 	Copies []Copy // sorted by node
@@ -199,10 +199,12 @@ type Placed struct {
 	// Previous is the last primary that may have written, from a flip until an
 	// entry says that Node was promoted; "" otherwise. While it is set no grant
 	// names the unit, and failover may choose any in-sync copy or Previous
-	// (architecture §3.7.6).
+	// (architecture §3.7.6). It is Node itself where the other was written off.
 	Previous NodeName
-	// Lacks is since when the unit has had fewer copies than are asked for, or
-	// one that is badly placed; 0: it has them (C6).
+	// Lacks is since when an active or moving unit has had fewer copies than are
+	// asked for, not counting those that are on a lost node or where its pair
+	// does not have them; 0: it has them (C6). Whether a copy is badly placed
+	// otherwise is BetterCopy's to say.
 	Lacks Millis
 }
 

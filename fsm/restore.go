@@ -28,6 +28,22 @@ func (s *State) Meta() Meta {
 // BucketUnits yields, by name, the units of tenants that have buckets.
 func (s *State) BucketUnits() iter.Seq[*Placed] { return values(&s.buckets) }
 
+// allUnits yields every unit: of whole tenants, then of those with buckets.
+func (s *State) allUnits() iter.Seq[*Placed] {
+	return func(yield func(*Placed) bool) {
+		for _, p := range s.Placements() {
+			if p != nil && !yield(p) {
+				return
+			}
+		}
+		for p := range s.BucketUnits() {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
 // Requests yields what is remembered of Idempotency-Keys, by revision.
 func (s *State) Requests() iter.Seq[*Request] {
 	return func(yield func(*Request) bool) {
@@ -77,9 +93,9 @@ func (b *Builder) AddMember(m *Member) error { return load(&b.s.members, m.ID, m
 // AddRegion adds a region that keeps its own directory.
 func (b *Builder) AddRegion(r *Region) error { return load(&b.s.regions, r.Name, r) }
 
-// AddNode adds a node.
-func (b *Builder) AddNode(n *Node) error {
-	return load(&b.s.nodes, n.Name, &seat{node: n, units: *btree.NewMap[seatKey, *Placed](degree)})
+// AddNode adds a node and the revision of its list (State.ListRevision).
+func (b *Builder) AddNode(n *Node, list Revision) error {
+	return load(&b.s.nodes, n.Name, &seat{node: n, list: list, units: *btree.NewMap[seatKey, *Placed](degree)})
 }
 
 // AddTenant adds a tenant, with its unit when it is one unit.
@@ -103,27 +119,15 @@ func (b *Builder) AddUnit(p *Placed) error {
 
 // seat tells the nodes of a unit that they hold it.
 func (b *Builder) seat(p *Placed) error {
-	key := seatKeyOf(p)
-	put := func(n NodeName) (*seat, error) {
-		e, ok := b.s.nodes.Get(n)
-		if !ok {
-			return nil, fmt.Errorf("unit %s is on node %s, which is not recorded", p.Unit, n)
-		}
-		e.units.Set(key, p)
-		return e, nil
+	if _, ok := b.s.nodes.Get(p.Node); !ok && p.Node != "" {
+		return fmt.Errorf("unit %s is on node %s, which is not recorded", p.Unit, p.Node)
 	}
-	e, err := put(p.Node)
-	if err != nil {
-		return err
-	}
-	e.primaries++
 	for _, c := range p.Copies {
-		e, err := put(c.Node)
-		if err != nil {
-			return err
+		if _, ok := b.s.nodes.Get(c.Node); !ok {
+			return fmt.Errorf("a copy of unit %s is on node %s, which is not recorded", p.Unit, c.Node)
 		}
-		e.copies++
 	}
+	b.s.stand(p, p, 1)
 	return nil
 }
 

@@ -16,7 +16,7 @@ func build(nodes []*fsm.Node, add func(*fsm.Builder) error) (*fsm.State, error) 
 		return nil, err
 	}
 	for _, n := range nodes {
-		if err := b.AddNode(n); err != nil {
+		if err := b.AddNode(n, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -137,12 +137,12 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"too many buckets": func(b *fsm.Builder) error {
 			return b.AddTenant(&fsm.Tenant{Name: "wide", Buckets: fsm.MaxBuckets + 1}, nil)
 		},
-		"nodes out of order":         func(b *fsm.Builder) error { return b.AddNode(node("n0", "eu")) },
-		"a standby in another place": func(b *fsm.Builder) error { n := node("n4", "eu"); n.Standby = "n3"; return b.AddNode(n) },
+		"nodes out of order":         func(b *fsm.Builder) error { return b.AddNode(node("n0", "eu"), 0) },
+		"a standby in another place": func(b *fsm.Builder) error { n := node("n4", "eu"); n.Standby = "n3"; return b.AddNode(n, 0) },
 		"a standby that is not": func(b *fsm.Builder) error {
 			n := node("n4", "eu")
 			n.Standby = "n9"
-			return b.AddNode(n)
+			return b.AddNode(n, 0)
 		},
 		"a key twice": func(b *fsm.Builder) error {
 			return fmt.Errorf("%v%v", b.AddRequest(&fsm.Request{Key: "k", Revision: 1}), b.AddRequest(&fsm.Request{Key: "k", Revision: 2}))

@@ -6,29 +6,32 @@ type Code string
 
 // Codes of refusals. The texts are on the wire and never change.
 const (
-	CodeBadRequest      Code = "bad_request"      // 400
-	CodeNodeUnknown     Code = "unknown_node"     // 404
-	CodeTenantUnknown   Code = "unknown_tenant"   // 404
-	CodeRegionUnknown   Code = "unknown_region"   // 404
-	CodeStandbyUnknown  Code = "unknown_standby"  // 404
-	CodeMemberUnknown   Code = "unknown_server"   // 404
-	CodeTenantExists    Code = "tenant_exists"    // 409
-	CodeNodeInUse       Code = "node_in_use"      // 409 N3, N6
-	CodeRegionInUse     Code = "region_in_use"    // 409
-	CodeRegionMismatch  Code = "region_mismatch"  // 409 T2, C5
-	CodeNodeIsStandby   Code = "node_is_standby"  // 409
-	CodePairConflict    Code = "pair_conflict"    // 409
-	CodeNoNode          Code = "no_node"          // 409 nothing to place on
-	CodeBusy            Code = "tenant_busy"      // 409 other work on it is under way
-	CodeRegionElsewhere Code = "region_elsewhere" // 409 the region keeps its own directory (G2)
-	CodeServerTooOld    Code = "server_too_old"   // 409 a member that does not know the directory's commands
-	CodeStale           Code = "stale_decision"   // decided in another term or at another step
-	CodeKeyReused       Code = "key_reused"       // 422
-	CodeScope           Code = "wrong_scope"      // bootstrap over a directory that has one
-	CodeNodeRefused     Code = "node_refused"     // 502 a node answered a job's step with an error
-	CodeNodeUnreachable Code = "node_unreachable" // 502 a node did not answer
-	CodeSchemaRefused   Code = "schema_refused"   // 400 the schema's SQL failed on the node
-	CodeDeleted         Code = "deleted"          // 409 the create was undone by a delete
+	CodeBadRequest      Code = "bad_request"        // 400
+	CodeNodeUnknown     Code = "unknown_node"       // 404
+	CodeTenantUnknown   Code = "unknown_tenant"     // 404
+	CodeRegionUnknown   Code = "unknown_region"     // 404
+	CodeStandbyUnknown  Code = "unknown_standby"    // 404
+	CodeMemberUnknown   Code = "unknown_server"     // 404
+	CodeTenantExists    Code = "tenant_exists"      // 409
+	CodeNodeInUse       Code = "node_in_use"        // 409 N3, N6
+	CodeRegionInUse     Code = "region_in_use"      // 409
+	CodeRegionMismatch  Code = "region_mismatch"    // 409 T2, C5
+	CodeNodeIsStandby   Code = "node_is_standby"    // 409
+	CodePairConflict    Code = "pair_conflict"      // 409
+	CodeNoNode          Code = "no_node"            // 409 nothing to place on
+	CodeBusy            Code = "tenant_busy"        // 409 other work on it is under way
+	CodeRegionElsewhere Code = "region_elsewhere"   // 409 the region keeps its own directory (G2)
+	CodeServerTooOld    Code = "server_too_old"     // 409 a member that does not know the directory's commands
+	CodeStale           Code = "stale_decision"     // decided in another term or at another step
+	CodeKeyReused       Code = "key_reused"         // 422
+	CodeScope           Code = "wrong_scope"        // bootstrap over a directory that has one
+	CodeNodeRefused     Code = "node_refused"       // 502 a node answered a job's step with an error
+	CodeNodeUnreachable Code = "node_unreachable"   // 502 a node did not answer
+	CodeSchemaRefused   Code = "schema_refused"     // 400 the schema's SQL failed on the node
+	CodeDeleted         Code = "deleted"            // 409 the create was undone by a delete
+	CodeNoCopy          Code = "nothing_to_promote" // 409 no unit of the node has a copy that may take over (L6)
+	CodeNodeUnleased    Code = "node_unleased"      // 409 the node takes no lease (L5)
+	CodeNodeLost        Code = "node_lost"          // 409 the node was failed over and has not answered since
 )
 
 // Refusal is a command's or a job's negative answer. It has no effect (I7).
@@ -55,7 +58,7 @@ type Result struct {
 	// has ended, whatever its Refusal.
 	Job   JobID
 	Flips []Flip     // FailOver, EndRelease
-	Left  []UnitName // FailOver: units that no copy could be promoted for; they stay
+	Left  []UnitName // FailOver, EndRelease: units that did not flip; they stay
 	Added []CopyRef  // AddCopies
 	// Replayed: the entry's Key was known, this is its first answer.
 	Replayed bool

@@ -7,8 +7,13 @@ import (
 )
 
 // Version is the newest command version that this binary knows (Member.Version
-// of a server that runs it).
-const Version = 1
+// of a server that runs it). 1: nodes, tenants, regions. 2: copies, leases,
+// failover.
+const Version = 2
+
+// levelCopies is the level from which on copies are placed and counted, and
+// lists of grants are numbered. Below it a server may not know of them.
+const levelCopies = 2
 
 // State is a directory at one revision. It is changed by Apply alone, and only
 // by one goroutine; a State that Snapshot returned is read-only and may be
@@ -45,13 +50,17 @@ type tenancy struct {
 }
 
 // seat is a node with what is known of it by reference: the units that it
-// holds and its place in a pair.
+// holds, in any state, and its place in a pair.
 type seat struct {
 	node      *Node
 	standbyOf NodeName                    // the node whose standby this one is, or ""
 	units     btree.Map[seatKey, *Placed] // by creation: new ones come at the end, which is cheap
 	primaries int
-	copies    int
+	copies    int // units that it follows, or is to follow; former and leaving ones are not counted
+	// copiesOn counts, by node, the following copies of the units whose primary
+	// this is (C2).
+	copiesOn btree.Map[NodeName, int]
+	list     Revision // ListRevision
 
 	generation uint64
 }
@@ -132,8 +141,9 @@ func (s *State) Nodes() iter.Seq[*Node] {
 	}
 }
 
-// NodeHolds counts the units whose primary, and those of which a copy, is
-// placed on a node, in any state.
+// NodeHolds counts the units whose primary is placed on a node, in any state,
+// and those that it follows or is to follow. Copies that are former or leaving
+// are in neither number; HeldBy yields them.
 func (s *State) NodeHolds(name NodeName) (primaries, copies int) {
 	if e, ok := s.nodes.Get(name); ok {
 		return e.primaries, e.copies
@@ -142,13 +152,40 @@ func (s *State) NodeHolds(name NodeName) (primaries, copies int) {
 }
 
 // HeldBy yields the units whose primary or a copy is placed on a node, in any
-// state, in the order in which they were created.
+// state of either, in the order in which they were created.
 func (s *State) HeldBy(name NodeName) iter.Seq[*Placed] {
 	return func(yield func(*Placed) bool) {
 		if e, ok := s.nodes.Get(name); ok {
 			e.units.Scan(func(_ seatKey, p *Placed) bool { return yield(p) })
 		}
 	}
+}
+
+// Grantable yields, in the order in which they were created, the units that a
+// grant to a node names: whose primary it is, promoted, and that are not being
+// removed (architecture §3.5.9).
+func (s *State) Grantable(name NodeName) iter.Seq[*Placed] {
+	return func(yield func(*Placed) bool) {
+		for p := range s.HeldBy(name) {
+			if p.Node == name && p.grantable() && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Placed) grantable() bool { return p.Node != "" && p.State != UnitDeleting && p.Promoted() }
+
+// ListRevision is that of the entry that last changed what a grant to a node
+// must say: the units that it names (Grantable), which of their copies follow,
+// which of those count, and the addresses of those copies' nodes. It is the same
+// on every server and under every leader, and so can name the list; 0 for a node
+// that is not recorded. Below level 2 it stands still.
+func (s *State) ListRevision(name NodeName) Revision {
+	if e, ok := s.nodes.Get(name); ok {
+		return e.list
+	}
+	return 0
 }
 
 // StandbyOf tells whose standby a node is.
@@ -229,6 +266,11 @@ func (s *State) TenantRegion(name TenantName) (RegionName, bool) {
 	for p := range s.TenantUnits(name) {
 		if n, ok := s.Node(p.Node); ok {
 			return n.Region, true
+		}
+		for _, c := range p.Copies { // its node was written off while it is removed
+			if n, ok := s.Node(c.Node); ok {
+				return n.Region, true
+			}
 		}
 	}
 	return "", false

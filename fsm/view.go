@@ -178,5 +178,18 @@ func (t *Tenant) info() *TenantInfo {
 func (p *Placed) served() bool { return p.State == UnitActive || p.State == UnitMoving }
 
 func (p *Placed) info() *UnitInfo {
-	return &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch, Copies: p.Copies}
+	u := &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch}
+	for i := range p.Copies {
+		if c := &p.Copies[i]; c.State.Follows() {
+			if u.Copies == nil {
+				u.Copies = make([]Copy, 0, len(p.Copies))
+			}
+			state := c.State
+			if state == CopyJoining {
+				state = CopySyncing // the difference is the primary's and the directory's
+			}
+			u.Copies = append(u.Copies, Copy{Node: c.Node, State: state})
+		}
+	}
+	return u
 }

@@ -20,6 +20,7 @@ func (s *State) ownSeat(name NodeName) *seat {
 	if ok {
 		*own = *e
 		own.units = *e.units.Copy()
+		own.copiesOn = *e.copiesOn.Copy()
 	}
 	own.generation = s.generation
 	s.nodes.Set(name, own)
@@ -98,37 +99,100 @@ func (s *State) reseat(before, now *Placed) {
 	if before == now {
 		return
 	}
-	if before != nil && (now == nil || before.ID != now.ID || before.Node != now.Node || !sameNodes(before.Copies, now.Copies)) {
-		key := seatKeyOf(before)
-		own := s.ownSeat(before.Node)
-		own.units.Delete(key)
-		own.primaries--
-		for _, c := range before.Copies {
-			own := s.ownSeat(c.Node)
-			own.units.Delete(key)
-			own.copies--
-		}
+	s.relist(before, now)
+	if before != nil && (now == nil || !sameSeats(before, now)) {
+		s.stand(before, nil, -1)
 		before = nil
 	}
-	if now == nil {
-		return
-	}
-	key, added := seatKeyOf(now), 0
-	if before == nil {
-		added = 1
-	}
-	own := s.ownSeat(now.Node)
-	own.units.Set(key, now)
-	own.primaries += added
-	for _, c := range now.Copies {
-		own := s.ownSeat(c.Node)
-		own.units.Set(key, now)
-		own.copies += added
+	if now != nil && before == nil {
+		s.stand(now, now, 1)
+	} else if now != nil {
+		s.stand(now, now, 0)
 	}
 }
 
-func sameNodes(a, b []Copy) bool {
-	return slices.EqualFunc(a, b, func(a, b Copy) bool { return a.Node == b.Node })
+// sameSeats reports whether the same nodes are the same to a unit.
+func sameSeats(a, b *Placed) bool {
+	return a.ID == b.ID && a.Node == b.Node && slices.EqualFunc(a.Copies, b.Copies, func(a, b Copy) bool {
+		return a.Node == b.Node && a.State.Follows() == b.State.Follows()
+	})
+}
+
+// stand gives the nodes of p's primary and copies the record now, or takes
+// theirs where it is nil, and adds by to what they count.
+func (s *State) stand(p, now *Placed, by int) {
+	key := seatKeyOf(p)
+	var home *seat
+	if p.Node != "" { // it was written off
+		home = s.ownSeat(p.Node)
+		home.primaries += by
+		home.hold(key, now)
+	}
+	for i := range p.Copies {
+		c := &p.Copies[i]
+		e := s.ownSeat(c.Node)
+		e.hold(key, now)
+		if by == 0 || !c.State.Follows() {
+			continue
+		}
+		e.copies += by
+		if home == nil {
+			continue
+		}
+		if n, _ := home.copiesOn.Get(c.Node); n+by > 0 {
+			home.copiesOn.Set(c.Node, n+by)
+		} else {
+			home.copiesOn.Delete(c.Node)
+		}
+	}
+}
+
+func (e *seat) hold(key seatKey, p *Placed) {
+	if p == nil {
+		e.units.Delete(key)
+		return
+	}
+	e.units.Set(key, p)
+}
+
+// relist numbers the lists anew in which a unit is told of in another way, or
+// is not any more, or is now (ListRevision).
+func (s *State) relist(before, now *Placed) {
+	if s.level < levelCopies {
+		return
+	}
+	was, is := before != nil && before.grantable(), now != nil && now.grantable()
+	if was && is && before.ID == now.ID && before.Node == now.Node && sameDuties(before.Copies, now.Copies) {
+		return
+	}
+	if was {
+		s.ownSeat(before.Node).list = s.revision
+	}
+	if is {
+		s.ownSeat(now.Node).list = s.revision
+	}
+}
+
+// sameDuties reports whether a grant says the same of two lists of copies: which
+// follow, and which of those count.
+func sameDuties(a, b []Copy) bool {
+	i, j := 0, 0
+	for {
+		for i < len(a) && !a[i].State.Follows() {
+			i++
+		}
+		for j < len(b) && !b[j].State.Follows() {
+			j++
+		}
+		if i == len(a) || j == len(b) {
+			return i == len(a) && j == len(b)
+		}
+		if a[i].Node != b[j].Node || a[i].State.Counts() != b[j].State.Counts() {
+			return false
+		}
+		i++
+		j++
+	}
 }
 
 // JobsKept is how many ended jobs are kept, the last to end; their outcomes

@@ -206,6 +206,9 @@ type Event struct {
 	Zone     *fsm.ZoneName   `json:"zone,omitempty"`
 	Leader   fsm.MemberID    `json:"leader,omitempty"`
 	Term     uint64          `json:"term,omitempty"`
+	From     fsm.NodeName    `json:"from,omitempty"`  // tenant_failed_over: its old primary
+	Lost     *PositionRange  `json:"lost,omitempty"`  // writes_lost: the positions, where they are known
+	Files    []string        `json:"files,omitempty"` // writes_lost: what the node keeps aside
 }
 
 // Health answers GET /_health and GET /_ready.

@@ -55,6 +55,9 @@ var statuses = map[Code]int{
 	fsm.CodeDeleted:         http.StatusConflict,
 	fsm.CodeKeyReused:       http.StatusUnprocessableEntity,
 	fsm.CodeSchemaRefused:   http.StatusBadRequest,
+	fsm.CodeNoCopy:          http.StatusConflict,
+	fsm.CodeNodeUnleased:    http.StatusConflict,
+	fsm.CodeNodeLost:        http.StatusConflict,
 	fsm.CodeNodeRefused:     http.StatusBadGateway,
 	fsm.CodeNodeUnreachable: http.StatusBadGateway,
 

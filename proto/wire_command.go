@@ -24,7 +24,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 			Standby: text(c.Standby), Weight: c.Weight,
 		}}
 	case *fsm.DeleteNode:
-		m.Command = &pb.Entry_DeleteNode{DeleteNode: &pb.DeleteNode{Name: string(c.Name)}}
+		m.Command = &pb.Entry_DeleteNode{DeleteNode: &pb.DeleteNode{Name: string(c.Name), Force: c.Force}}
 	case *fsm.RecordUsage:
 		m.Command = &pb.Entry_RecordUsage{RecordUsage: &pb.RecordUsage{Usage: list(c.Usage, fromNodeUsage)}}
 	case *fsm.CreateTenant:
@@ -47,7 +47,9 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.DeleteRegion:
 		m.Command = &pb.Entry_DeleteRegion{DeleteRegion: &pb.DeleteRegion{Name: string(c.Name)}}
 	default:
-		return fmt.Errorf("an entry holds a %T, which has no number", c)
+		if !putCopiesCommand(m, c) {
+			return fmt.Errorf("an entry holds a %T, which has no number", c)
+		}
 	}
 	return nil
 }
@@ -70,7 +72,7 @@ func command(m *pb.Entry) fsm.Command {
 			Zone: name[fsm.ZoneName](n.Zone), Standby: name[fsm.NodeName](n.Standby), Weight: n.Weight,
 		}
 	case *pb.Entry_DeleteNode:
-		return &fsm.DeleteNode{Name: fsm.NodeName(c.DeleteNode.GetName())}
+		return &fsm.DeleteNode{Name: fsm.NodeName(c.DeleteNode.GetName()), Force: c.DeleteNode.GetForce()}
 	case *pb.Entry_RecordUsage:
 		return &fsm.RecordUsage{Usage: list(c.RecordUsage.GetUsage(), toNodeUsage)}
 	case *pb.Entry_CreateTenant:
@@ -96,7 +98,7 @@ func command(m *pb.Entry) fsm.Command {
 	case *pb.Entry_DeleteRegion:
 		return &fsm.DeleteRegion{Name: fsm.RegionName(c.DeleteRegion.GetName())}
 	}
-	return nil
+	return copiesCommand(m)
 }
 
 func fromNodeUsage(u fsm.NodeUsage) *pb.NodeUsage {

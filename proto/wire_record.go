@@ -20,6 +20,7 @@ func fromSettings(s fsm.Settings) *pb.Settings {
 	return &pb.Settings{
 		DefaultRegion: text(s.DefaultRegion), Replicas: s.Replicas, AutoFailover: int64(s.AutoFailover),
 		RepairAfter: int64(s.RepairAfter), RemoveAfter: int64(s.RemoveAfter), ReplicationToken: s.ReplicationToken,
+		LongestLease: int64(s.LongestLease),
 	}
 }
 
@@ -30,6 +31,7 @@ func toSettings(m *pb.Settings) fsm.Settings {
 	return fsm.Settings{
 		DefaultRegion: name[fsm.RegionName](m.DefaultRegion), Replicas: m.Replicas, AutoFailover: fsm.Millis(m.AutoFailover),
 		RepairAfter: fsm.Millis(m.RepairAfter), RemoveAfter: fsm.Millis(m.RemoveAfter), ReplicationToken: m.ReplicationToken,
+		LongestLease: fsm.Millis(m.LongestLease),
 	}
 }
 
@@ -57,6 +59,7 @@ func fromNode(n *fsm.Node) *pb.Node {
 		Id: uint64(n.ID), Name: string(n.Name), Addr: n.Addr, Token: n.Token, Region: string(n.Region),
 		Zone: string(n.Zone), Standby: string(n.Standby), Weight: n.Weight,
 		Usage: &pb.Usage{At: int64(n.Usage.At), Bytes: n.Usage.Bytes, Units: n.Usage.Units},
+		Lease: uint32(n.Lease), Lost: n.Lost,
 	}
 }
 
@@ -68,6 +71,7 @@ func toNode(m *pb.Node) *fsm.Node {
 		ID: fsm.NodeID(m.Id), Name: fsm.NodeName(m.Name), Addr: m.Addr, Token: m.Token, Region: fsm.RegionName(m.Region),
 		Zone: fsm.ZoneName(m.Zone), Standby: fsm.NodeName(m.Standby), Weight: m.Weight,
 		Usage: fsm.Usage{At: fsm.Millis(m.Usage.GetAt()), Bytes: m.Usage.GetBytes(), Units: m.Usage.GetUnits()},
+		Lease: small[fsm.NodeLease](m.Lease), Lost: m.Lost,
 	}
 }
 
@@ -100,7 +104,7 @@ func toTenant(m *pb.Tenant, in *interner) *fsm.Tenant {
 // putPlaced writes p into m, which is empty or was used before.
 func putPlaced(m *pb.Placed, p *fsm.Placed) {
 	m.Id, m.Unit, m.Node, m.State = uint64(p.ID), string(p.Unit), string(p.Node), uint32(p.State)
-	m.Epoch, m.Job = p.Epoch, uint64(p.Job)
+	m.Epoch, m.Job, m.Previous, m.Lacks = p.Epoch, uint64(p.Job), string(p.Previous), int64(p.Lacks)
 	m.Copies = list(p.Copies, fromCopy)
 }
 
@@ -108,14 +112,20 @@ func toPlaced(m *pb.Placed, unit fsm.UnitName, in *interner) *fsm.Placed {
 	return &fsm.Placed{
 		ID: fsm.UnitID(m.Id), Unit: unit, Node: fsm.NodeName(in.shared(m.Node)), State: small[fsm.UnitState](m.State),
 		Epoch: m.Epoch, Job: fsm.JobID(m.Job), Copies: toCopies(m.Copies, in),
+		Previous: fsm.NodeName(in.shared(m.Previous)), Lacks: fsm.Millis(m.Lacks),
 	}
 }
 
-func fromCopy(c fsm.Copy) *pb.Copy { return &pb.Copy{Node: string(c.Node), State: uint32(c.State)} }
+func fromCopy(c fsm.Copy) *pb.Copy {
+	return &pb.Copy{Node: string(c.Node), State: uint32(c.State), Since: int64(c.Since), Entry: uint64(c.Entry)}
+}
 
 func toCopies(from []*pb.Copy, in *interner) []fsm.Copy {
 	return list(from, func(c *pb.Copy) fsm.Copy {
-		return fsm.Copy{Node: fsm.NodeName(in.shared(c.Node)), State: small[fsm.CopyState](c.State)}
+		return fsm.Copy{
+			Node: fsm.NodeName(in.shared(c.Node)), State: small[fsm.CopyState](c.State),
+			Since: fsm.Millis(c.Since), Entry: fsm.Revision(c.Entry),
+		}
 	})
 }
 
@@ -124,6 +134,7 @@ func fromJob(j *fsm.Job) *pb.Job {
 		Id: uint64(j.ID), Kind: uint32(j.Kind), Tenant: string(j.Tenant), Step: uint32(j.Step), Schema: j.Schema,
 		Started: int64(j.Started), Ended: int64(j.Ended), EndedIn: uint64(j.EndedIn), Problem: j.Problem,
 		Refusal: fromRefusal(j.Refusal), Request: j.Request, Attempts: j.Attempts,
+		Source: string(j.Source), Cause: uint32(j.Cause),
 		Targets: list(j.Targets, func(t fsm.Target) *pb.Target {
 			return &pb.Target{Unit: string(t.Unit), Id: uint64(t.ID), Node: string(t.Node)}
 		}),
@@ -135,7 +146,7 @@ func toJob(m *pb.Job) *fsm.Job {
 		ID: fsm.JobID(m.Id), Kind: small[fsm.JobKind](m.Kind), Tenant: fsm.TenantName(m.Tenant),
 		Step: small[fsm.JobStep](m.Step), Schema: m.Schema, Started: fsm.Millis(m.Started), Ended: fsm.Millis(m.Ended),
 		EndedIn: fsm.Revision(m.EndedIn), Problem: m.Problem, Refusal: toRefusal(m.Refusal), Request: m.Request,
-		Attempts: m.Attempts,
+		Attempts: m.Attempts, Source: fsm.NodeName(m.Source), Cause: small[fsm.FlipCause](m.Cause),
 		Targets: list(m.Targets, func(t *pb.Target) fsm.Target {
 			return fsm.Target{Unit: fsm.UnitName(t.Unit), ID: fsm.UnitID(t.Id), Node: fsm.NodeName(t.Node)}
 		}),
@@ -173,7 +184,8 @@ func fromRequest(q *fsm.Request) *pb.Request {
 		Key: q.Key, Fingerprint: q.Fingerprint, At: int64(q.At), Revision: uint64(q.Revision), Job: uint64(q.Job),
 		Result: &pb.Result{
 			Refusal: fromRefusal(q.Result.Refusal), Created: q.Result.Created,
-			Node: fromNode(q.Result.Node), Job: uint64(q.Result.Job),
+			Node: fromNode(q.Result.Node), Job: uint64(q.Result.Job), Flips: list(q.Result.Flips, fromFlip),
+			Left: names[string](q.Result.Left), Added: list(q.Result.Added, fromCopyRef),
 		},
 	}
 	if t := q.Result.Tenant; t != nil {
@@ -193,6 +205,7 @@ func toRequest(m *pb.Request, in *interner) *fsm.Request {
 		Key: m.Key, Fingerprint: m.Fingerprint, At: fsm.Millis(m.At), Revision: fsm.Revision(m.Revision), Job: fsm.JobID(m.Job),
 		Result: fsm.Result{
 			Refusal: toRefusal(r.GetRefusal()), Created: r.GetCreated(), Node: toNode(r.GetNode()), Job: fsm.JobID(r.GetJob()),
+			Flips: list(r.GetFlips(), toFlip), Left: names[fsm.UnitName](r.GetLeft()), Added: list(r.GetAdded(), toCopyRef),
 		},
 	}
 	if t := r.GetTenant(); t != nil {

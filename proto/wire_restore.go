@@ -134,7 +134,7 @@ func (sr *snapshotReader) few() error {
 	return errors.Join(
 		addAll(p.Members, func(m *pb.Member) error { return sr.b.AddMember(toMember(m)) }),
 		addAll(p.Regions, func(m *pb.Region) error { return sr.b.AddRegion(toRegion(m)) }),
-		addAll(p.Nodes, func(m *pb.Node) error { return sr.b.AddNode(toNode(m)) }),
+		addAll(p.Nodes, func(m *pb.Node) error { return sr.b.AddNode(toNode(m), fsm.Revision(m.List)) }),
 		addAll(p.Jobs, func(m *pb.Job) error { return sr.b.AddJob(toJob(m)) }),
 		addAll(p.Requests, func(m *pb.Request) error { return sr.b.AddRequest(toRequest(m, &sr.in)) }),
 	)

@@ -125,7 +125,9 @@ func (sw *snapshotWriter) records(s *fsm.State) error {
 		}
 	}
 	for n := range s.Nodes() {
-		p.Nodes = append(p.Nodes, fromNode(n))
+		node := fromNode(n)
+		node.List = uint64(s.ListRevision(n.Name))
+		p.Nodes = append(p.Nodes, node)
 		if err := sw.added(p.Nodes[len(p.Nodes)-1].SizeVT()); err != nil {
 			return err
 		}

@@ -54,6 +54,16 @@ type Entry struct {
 	//	*Entry_SetPin
 	//	*Entry_PutRegion
 	//	*Entry_DeleteRegion
+	//	*Entry_SetNodeLease
+	//	*Entry_NodeBack
+	//	*Entry_SettleLease
+	//	*Entry_FailOver
+	//	*Entry_BeginHandover
+	//	*Entry_EndRelease
+	//	*Entry_ConfirmPromotion
+	//	*Entry_AddCopies
+	//	*Entry_ChangeCopies
+	//	*Entry_DropCopies
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -250,6 +260,96 @@ func (x *Entry) GetDeleteRegion() *DeleteRegion {
 	return nil
 }
 
+func (x *Entry) GetSetNodeLease() *SetNodeLease {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_SetNodeLease); ok {
+			return x.SetNodeLease
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetNodeBack() *NodeBack {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_NodeBack); ok {
+			return x.NodeBack
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetSettleLease() *SettleLease {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_SettleLease); ok {
+			return x.SettleLease
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetFailOver() *FailOver {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_FailOver); ok {
+			return x.FailOver
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetBeginHandover() *BeginHandover {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginHandover); ok {
+			return x.BeginHandover
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetEndRelease() *EndRelease {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_EndRelease); ok {
+			return x.EndRelease
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetConfirmPromotion() *ConfirmPromotion {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_ConfirmPromotion); ok {
+			return x.ConfirmPromotion
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetAddCopies() *AddCopies {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_AddCopies); ok {
+			return x.AddCopies
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetChangeCopies() *ChangeCopies {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_ChangeCopies); ok {
+			return x.ChangeCopies
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetDropCopies() *DropCopies {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_DropCopies); ok {
+			return x.DropCopies
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -310,6 +410,47 @@ type Entry_DeleteRegion struct {
 	DeleteRegion *DeleteRegion `protobuf:"bytes,29,opt,name=delete_region,json=deleteRegion,proto3,oneof"`
 }
 
+type Entry_SetNodeLease struct {
+	// Version 2.
+	SetNodeLease *SetNodeLease `protobuf:"bytes,30,opt,name=set_node_lease,json=setNodeLease,proto3,oneof"`
+}
+
+type Entry_NodeBack struct {
+	NodeBack *NodeBack `protobuf:"bytes,31,opt,name=node_back,json=nodeBack,proto3,oneof"`
+}
+
+type Entry_SettleLease struct {
+	SettleLease *SettleLease `protobuf:"bytes,32,opt,name=settle_lease,json=settleLease,proto3,oneof"`
+}
+
+type Entry_FailOver struct {
+	FailOver *FailOver `protobuf:"bytes,33,opt,name=fail_over,json=failOver,proto3,oneof"`
+}
+
+type Entry_BeginHandover struct {
+	BeginHandover *BeginHandover `protobuf:"bytes,34,opt,name=begin_handover,json=beginHandover,proto3,oneof"`
+}
+
+type Entry_EndRelease struct {
+	EndRelease *EndRelease `protobuf:"bytes,35,opt,name=end_release,json=endRelease,proto3,oneof"`
+}
+
+type Entry_ConfirmPromotion struct {
+	ConfirmPromotion *ConfirmPromotion `protobuf:"bytes,36,opt,name=confirm_promotion,json=confirmPromotion,proto3,oneof"`
+}
+
+type Entry_AddCopies struct {
+	AddCopies *AddCopies `protobuf:"bytes,37,opt,name=add_copies,json=addCopies,proto3,oneof"`
+}
+
+type Entry_ChangeCopies struct {
+	ChangeCopies *ChangeCopies `protobuf:"bytes,38,opt,name=change_copies,json=changeCopies,proto3,oneof"`
+}
+
+type Entry_DropCopies struct {
+	DropCopies *DropCopies `protobuf:"bytes,39,opt,name=drop_copies,json=dropCopies,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -337,6 +478,26 @@ func (*Entry_SetPin) isEntry_Command() {}
 func (*Entry_PutRegion) isEntry_Command() {}
 
 func (*Entry_DeleteRegion) isEntry_Command() {}
+
+func (*Entry_SetNodeLease) isEntry_Command() {}
+
+func (*Entry_NodeBack) isEntry_Command() {}
+
+func (*Entry_SettleLease) isEntry_Command() {}
+
+func (*Entry_FailOver) isEntry_Command() {}
+
+func (*Entry_BeginHandover) isEntry_Command() {}
+
+func (*Entry_EndRelease) isEntry_Command() {}
+
+func (*Entry_ConfirmPromotion) isEntry_Command() {}
+
+func (*Entry_AddCopies) isEntry_Command() {}
+
+func (*Entry_ChangeCopies) isEntry_Command() {}
+
+func (*Entry_DropCopies) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -617,6 +778,7 @@ func (x *PutNode) GetWeight() uint32 {
 type DeleteNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,6 +818,13 @@ func (x *DeleteNode) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *DeleteNode) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type NodeUsage struct {
@@ -1158,6 +1327,799 @@ func (x *DeleteRegion) GetName() string {
 	return ""
 }
 
+type UnitRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnitRef) Reset() {
+	*x = UnitRef{}
+	mi := &file_domicile_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnitRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnitRef) ProtoMessage() {}
+
+func (x *UnitRef) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnitRef.ProtoReflect.Descriptor instead.
+func (*UnitRef) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UnitRef) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *UnitRef) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type SetNodeLease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lease         uint32                 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNodeLease) Reset() {
+	*x = SetNodeLease{}
+	mi := &file_domicile_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNodeLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNodeLease) ProtoMessage() {}
+
+func (x *SetNodeLease) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNodeLease.ProtoReflect.Descriptor instead.
+func (*SetNodeLease) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SetNodeLease) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SetNodeLease) GetLease() uint32 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+type NodeBack struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeBack) Reset() {
+	*x = NodeBack{}
+	mi := &file_domicile_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeBack) ProtoMessage() {}
+
+func (x *NodeBack) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeBack.ProtoReflect.Descriptor instead.
+func (*NodeBack) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *NodeBack) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type SettleLease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LongestLease  int64                  `protobuf:"varint,1,opt,name=longest_lease,json=longestLease,proto3" json:"longest_lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleLease) Reset() {
+	*x = SettleLease{}
+	mi := &file_domicile_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleLease) ProtoMessage() {}
+
+func (x *SettleLease) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleLease.ProtoReflect.Descriptor instead.
+func (*SettleLease) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SettleLease) GetLongestLease() int64 {
+	if x != nil {
+		return x.LongestLease
+	}
+	return 0
+}
+
+type Flip struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Flip) Reset() {
+	*x = Flip{}
+	mi := &file_domicile_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flip) ProtoMessage() {}
+
+func (x *Flip) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flip.ProtoReflect.Descriptor instead.
+func (*Flip) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Flip) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Flip) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Flip) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Flip) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type FailOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Cause         uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	Silent        bool                   `protobuf:"varint,3,opt,name=silent,proto3" json:"silent,omitempty"`
+	Choices       []*Flip                `protobuf:"bytes,4,rep,name=choices,proto3" json:"choices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailOver) Reset() {
+	*x = FailOver{}
+	mi := &file_domicile_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailOver) ProtoMessage() {}
+
+func (x *FailOver) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailOver.ProtoReflect.Descriptor instead.
+func (*FailOver) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FailOver) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FailOver) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *FailOver) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *FailOver) GetChoices() []*Flip {
+	if x != nil {
+		return x.Choices
+	}
+	return nil
+}
+
+type BeginHandover struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Cause         uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	Units         []*UnitRef             `protobuf:"bytes,3,rep,name=units,proto3" json:"units,omitempty"`
+	Silent        []string               `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginHandover) Reset() {
+	*x = BeginHandover{}
+	mi := &file_domicile_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginHandover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginHandover) ProtoMessage() {}
+
+func (x *BeginHandover) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginHandover.ProtoReflect.Descriptor instead.
+func (*BeginHandover) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *BeginHandover) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *BeginHandover) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *BeginHandover) GetUnits() []*UnitRef {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+func (x *BeginHandover) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+type EndRelease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Released      []*UnitRef             `protobuf:"bytes,2,rep,name=released,proto3" json:"released,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndRelease) Reset() {
+	*x = EndRelease{}
+	mi := &file_domicile_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndRelease) ProtoMessage() {}
+
+func (x *EndRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndRelease.ProtoReflect.Descriptor instead.
+func (*EndRelease) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *EndRelease) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *EndRelease) GetReleased() []*UnitRef {
+	if x != nil {
+		return x.Released
+	}
+	return nil
+}
+
+type ConfirmPromotion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Units         []*UnitRef             `protobuf:"bytes,3,rep,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmPromotion) Reset() {
+	*x = ConfirmPromotion{}
+	mi := &file_domicile_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmPromotion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmPromotion) ProtoMessage() {}
+
+func (x *ConfirmPromotion) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmPromotion.ProtoReflect.Descriptor instead.
+func (*ConfirmPromotion) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ConfirmPromotion) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ConfirmPromotion) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ConfirmPromotion) GetUnits() []*UnitRef {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+// CopyRef names a copy, and in AddCopies one that is wanted.
+type CopyRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyRef) Reset() {
+	*x = CopyRef{}
+	mi := &file_domicile_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyRef) ProtoMessage() {}
+
+func (x *CopyRef) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyRef.ProtoReflect.Descriptor instead.
+func (*CopyRef) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CopyRef) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *CopyRef) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CopyRef) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type AddCopies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Units         []*CopyRef             `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
+	Silent        []string               `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddCopies) Reset() {
+	*x = AddCopies{}
+	mi := &file_domicile_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddCopies) ProtoMessage() {}
+
+func (x *AddCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddCopies.ProtoReflect.Descriptor instead.
+func (*AddCopies) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *AddCopies) GetUnits() []*CopyRef {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+func (x *AddCopies) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+type CopyChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	From          uint32                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint32                 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyChange) Reset() {
+	*x = CopyChange{}
+	mi := &file_domicile_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyChange) ProtoMessage() {}
+
+func (x *CopyChange) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyChange.ProtoReflect.Descriptor instead.
+func (*CopyChange) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CopyChange) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *CopyChange) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CopyChange) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *CopyChange) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *CopyChange) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *CopyChange) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+type ChangeCopies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*CopyChange          `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeCopies) Reset() {
+	*x = ChangeCopies{}
+	mi := &file_domicile_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeCopies) ProtoMessage() {}
+
+func (x *ChangeCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeCopies.ProtoReflect.Descriptor instead.
+func (*ChangeCopies) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ChangeCopies) GetChanges() []*CopyChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type DropCopies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Copies        []*CopyRef             `protobuf:"bytes,1,rep,name=copies,proto3" json:"copies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropCopies) Reset() {
+	*x = DropCopies{}
+	mi := &file_domicile_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropCopies) ProtoMessage() {}
+
+func (x *DropCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropCopies.ProtoReflect.Descriptor instead.
+func (*DropCopies) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DropCopies) GetCopies() []*CopyRef {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
+}
+
 type Scope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -1169,7 +2131,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[16]
+	mi := &file_domicile_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +2143,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[16]
+	mi := &file_domicile_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +2156,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{16}
+	return file_domicile_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Scope) GetCluster() string {
@@ -1226,13 +2188,14 @@ type Settings struct {
 	RepairAfter      int64                  `protobuf:"varint,4,opt,name=repair_after,json=repairAfter,proto3" json:"repair_after,omitempty"`
 	RemoveAfter      int64                  `protobuf:"varint,5,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`
 	ReplicationToken string                 `protobuf:"bytes,6,opt,name=replication_token,json=replicationToken,proto3" json:"replication_token,omitempty"`
+	LongestLease     int64                  `protobuf:"varint,7,opt,name=longest_lease,json=longestLease,proto3" json:"longest_lease,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[17]
+	mi := &file_domicile_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +2207,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[17]
+	mi := &file_domicile_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +2220,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{17}
+	return file_domicile_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -1302,6 +2265,13 @@ func (x *Settings) GetReplicationToken() string {
 	return ""
 }
 
+func (x *Settings) GetLongestLease() int64 {
+	if x != nil {
+		return x.LongestLease
+	}
+	return 0
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1314,7 +2284,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[18]
+	mi := &file_domicile_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +2296,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[18]
+	mi := &file_domicile_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +2309,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{18}
+	return file_domicile_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Member) GetId() string {
@@ -1381,7 +2351,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[19]
+	mi := &file_domicile_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +2363,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[19]
+	mi := &file_domicile_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +2376,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{19}
+	return file_domicile_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -1441,13 +2411,16 @@ type Node struct {
 	Standby       string                 `protobuf:"bytes,7,opt,name=standby,proto3" json:"standby,omitempty"`
 	Weight        uint32                 `protobuf:"varint,8,opt,name=weight,proto3" json:"weight,omitempty"`
 	Usage         *Usage                 `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
+	Lease         uint32                 `protobuf:"varint,10,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lost          bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
+	List          uint64                 `protobuf:"varint,12,opt,name=list,proto3" json:"list,omitempty"` // in a snapshot: the revision of its list of grants
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[20]
+	mi := &file_domicile_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +2432,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[20]
+	mi := &file_domicile_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +2445,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{20}
+	return file_domicile_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetId() uint64 {
@@ -1538,6 +2511,27 @@ func (x *Node) GetUsage() *Usage {
 	return nil
 }
 
+func (x *Node) GetLease() uint32 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+func (x *Node) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *Node) GetList() uint64 {
+	if x != nil {
+		return x.List
+	}
+	return 0
+}
+
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bytes         uint64                 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -1549,7 +2543,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[21]
+	mi := &file_domicile_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +2555,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[21]
+	mi := &file_domicile_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +2568,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{21}
+	return file_domicile_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -1614,7 +2608,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[22]
+	mi := &file_domicile_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +2620,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[22]
+	mi := &file_domicile_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +2633,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{22}
+	return file_domicile_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Tenant) GetName() string {
@@ -1702,13 +2696,15 @@ type Copy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	State         uint32                 `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	Entry         uint64                 `protobuf:"varint,4,opt,name=entry,proto3" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[23]
+	mi := &file_domicile_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +2716,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[23]
+	mi := &file_domicile_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +2729,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{23}
+	return file_domicile_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Copy) GetNode() string {
@@ -1750,6 +2746,20 @@ func (x *Copy) GetState() uint32 {
 	return 0
 }
 
+func (x *Copy) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Copy) GetEntry() uint64 {
+	if x != nil {
+		return x.Entry
+	}
+	return 0
+}
+
 type Placed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1759,13 +2769,15 @@ type Placed struct {
 	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Copies        []*Copy                `protobuf:"bytes,6,rep,name=copies,proto3" json:"copies,omitempty"`
 	Job           uint64                 `protobuf:"varint,7,opt,name=job,proto3" json:"job,omitempty"`
+	Previous      string                 `protobuf:"bytes,8,opt,name=previous,proto3" json:"previous,omitempty"`
+	Lacks         int64                  `protobuf:"varint,9,opt,name=lacks,proto3" json:"lacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[24]
+	mi := &file_domicile_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2789,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[24]
+	mi := &file_domicile_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2802,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{24}
+	return file_domicile_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -1842,6 +2854,20 @@ func (x *Placed) GetJob() uint64 {
 	return 0
 }
 
+func (x *Placed) GetPrevious() string {
+	if x != nil {
+		return x.Previous
+	}
+	return ""
+}
+
+func (x *Placed) GetLacks() int64 {
+	if x != nil {
+		return x.Lacks
+	}
+	return 0
+}
+
 type Region struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1852,7 +2878,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[25]
+	mi := &file_domicile_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2890,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[25]
+	mi := &file_domicile_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2903,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{25}
+	return file_domicile_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Region) GetName() string {
@@ -1905,7 +2931,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[26]
+	mi := &file_domicile_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2943,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[26]
+	mi := &file_domicile_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2956,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{26}
+	return file_domicile_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Target) GetUnit() string {
@@ -1969,13 +2995,15 @@ type Job struct {
 	Request       string                 `protobuf:"bytes,11,opt,name=request,proto3" json:"request,omitempty"`
 	Targets       []*Target              `protobuf:"bytes,12,rep,name=targets,proto3" json:"targets,omitempty"`
 	Attempts      uint32                 `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Source        string                 `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	Cause         uint32                 `protobuf:"varint,15,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[27]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +3015,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[27]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +3028,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{27}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Job) GetId() uint64 {
@@ -2094,6 +3122,20 @@ func (x *Job) GetAttempts() uint32 {
 	return 0
 }
 
+func (x *Job) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Job) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
 type Detail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2104,7 +3146,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[28]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +3158,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[28]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +3171,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{28}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Detail) GetName() string {
@@ -2157,7 +3199,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[29]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +3211,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[29]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +3224,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{29}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Refusal) GetCode() string {
@@ -2214,13 +3256,16 @@ type Result struct {
 	Tenant        *Tenant                `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Placed        *Placed                `protobuf:"bytes,5,opt,name=placed,proto3" json:"placed,omitempty"`
 	Job           uint64                 `protobuf:"varint,6,opt,name=job,proto3" json:"job,omitempty"`
+	Flips         []*Flip                `protobuf:"bytes,7,rep,name=flips,proto3" json:"flips,omitempty"`
+	Left          []string               `protobuf:"bytes,8,rep,name=left,proto3" json:"left,omitempty"`
+	Added         []*CopyRef             `protobuf:"bytes,9,rep,name=added,proto3" json:"added,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[30]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +3277,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[30]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +3290,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{30}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -2290,6 +3335,27 @@ func (x *Result) GetJob() uint64 {
 	return 0
 }
 
+func (x *Result) GetFlips() []*Flip {
+	if x != nil {
+		return x.Flips
+	}
+	return nil
+}
+
+func (x *Result) GetLeft() []string {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Result) GetAdded() []*CopyRef {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
 type Request struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2304,7 +3370,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[31]
+	mi := &file_domicile_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +3382,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[31]
+	mi := &file_domicile_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +3395,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{31}
+	return file_domicile_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Request) GetKey() string {
@@ -2389,7 +3455,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[32]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +3467,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[32]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +3480,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{32}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2483,7 +3549,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +3561,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +3574,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{33}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -2570,7 +3636,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +3648,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +3661,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{34}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -2624,7 +3690,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3702,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3715,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{35}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -2694,7 +3760,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +3772,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +3785,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{36}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -2776,7 +3842,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +3854,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +3867,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{37}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -2851,7 +3917,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3929,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3942,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{38}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -3019,7 +4085,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +4097,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +4110,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -3065,7 +4131,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +4143,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +4156,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -3123,7 +4189,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +4201,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +4214,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -3167,7 +4233,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +4245,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +4258,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -3213,7 +4279,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +4291,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +4304,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -3273,7 +4339,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +4351,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +4364,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -3331,7 +4397,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +4409,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +4422,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -3383,7 +4449,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +4461,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +4474,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -3516,7 +4582,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xae\a\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xa2\f\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -3539,7 +4605,20 @@ const file_domicile_proto_rawDesc = "" +
 	"\aset_pin\x18\x1b \x01(\v2\x13.domicile.v1.SetPinH\x00R\x06setPin\x127\n" +
 	"\n" +
 	"put_region\x18\x1c \x01(\v2\x16.domicile.v1.PutRegionH\x00R\tputRegion\x12@\n" +
-	"\rdelete_region\x18\x1d \x01(\v2\x19.domicile.v1.DeleteRegionH\x00R\fdeleteRegionB\t\n" +
+	"\rdelete_region\x18\x1d \x01(\v2\x19.domicile.v1.DeleteRegionH\x00R\fdeleteRegion\x12A\n" +
+	"\x0eset_node_lease\x18\x1e \x01(\v2\x19.domicile.v1.SetNodeLeaseH\x00R\fsetNodeLease\x124\n" +
+	"\tnode_back\x18\x1f \x01(\v2\x15.domicile.v1.NodeBackH\x00R\bnodeBack\x12=\n" +
+	"\fsettle_lease\x18  \x01(\v2\x18.domicile.v1.SettleLeaseH\x00R\vsettleLease\x124\n" +
+	"\tfail_over\x18! \x01(\v2\x15.domicile.v1.FailOverH\x00R\bfailOver\x12C\n" +
+	"\x0ebegin_handover\x18\" \x01(\v2\x1a.domicile.v1.BeginHandoverH\x00R\rbeginHandover\x12:\n" +
+	"\vend_release\x18# \x01(\v2\x17.domicile.v1.EndReleaseH\x00R\n" +
+	"endRelease\x12L\n" +
+	"\x11confirm_promotion\x18$ \x01(\v2\x1d.domicile.v1.ConfirmPromotionH\x00R\x10confirmPromotion\x127\n" +
+	"\n" +
+	"add_copies\x18% \x01(\v2\x16.domicile.v1.AddCopiesH\x00R\taddCopies\x12@\n" +
+	"\rchange_copies\x18& \x01(\v2\x19.domicile.v1.ChangeCopiesH\x00R\fchangeCopies\x12:\n" +
+	"\vdrop_copies\x18' \x01(\v2\x17.domicile.v1.DropCopiesH\x00R\n" +
+	"dropCopiesB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -3564,10 +4643,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05_zoneB\n" +
 	"\n" +
 	"\b_standbyB\t\n" +
-	"\a_weight\" \n" +
+	"\a_weight\"6\n" +
 	"\n" +
 	"DeleteNode\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"5\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"5\n" +
 	"\tNodeUsage\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\";\n" +
@@ -3601,18 +4681,72 @@ const file_domicile_proto_rawDesc = "" +
 	"\tPutRegion\x12+\n" +
 	"\x06region\x18\x01 \x01(\v2\x13.domicile.v1.RegionR\x06region\"\"\n" +
 	"\fDeleteRegion\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"-\n" +
+	"\aUnitRef\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\"8\n" +
+	"\fSetNodeLease\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\rR\x05lease\"\x1e\n" +
+	"\bNodeBack\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"2\n" +
+	"\vSettleLease\x12#\n" +
+	"\rlongest_lease\x18\x01 \x01(\x03R\flongestLease\"N\n" +
+	"\x04Flip\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\"y\n" +
+	"\bFailOver\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x16\n" +
+	"\x06silent\x18\x03 \x01(\bR\x06silent\x12+\n" +
+	"\achoices\x18\x04 \x03(\v2\x11.domicile.v1.FlipR\achoices\"}\n" +
+	"\rBeginHandover\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\rR\x05cause\x12*\n" +
+	"\x05units\x18\x03 \x03(\v2\x14.domicile.v1.UnitRefR\x05units\x12\x16\n" +
+	"\x06silent\x18\x04 \x03(\tR\x06silent\"N\n" +
+	"\n" +
+	"EndRelease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
+	"\breleased\x18\x02 \x03(\v2\x14.domicile.v1.UnitRefR\breleased\"h\n" +
+	"\x10ConfirmPromotion\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12*\n" +
+	"\x05units\x18\x03 \x03(\v2\x14.domicile.v1.UnitRefR\x05units\"A\n" +
+	"\aCopyRef\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"O\n" +
+	"\tAddCopies\x12*\n" +
+	"\x05units\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x05units\x12\x16\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"~\n" +
+	"\n" +
+	"CopyChange\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\rR\x04from\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\rR\x02to\"A\n" +
+	"\fChangeCopies\x121\n" +
+	"\achanges\x18\x01 \x03(\v2\x17.domicile.v1.CopyChangeR\achanges\":\n" +
+	"\n" +
+	"DropCopies\x12,\n" +
+	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\"S\n" +
 	"\x05Scope\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
-	"\ahistory\x18\x03 \x01(\x04R\ahistory\"\xfd\x01\n" +
+	"\ahistory\x18\x03 \x01(\x04R\ahistory\"\xa2\x02\n" +
 	"\bSettings\x12*\n" +
 	"\x0edefault_region\x18\x01 \x01(\tH\x00R\rdefaultRegion\x88\x01\x01\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12#\n" +
 	"\rauto_failover\x18\x03 \x01(\x03R\fautoFailover\x12!\n" +
 	"\frepair_after\x18\x04 \x01(\x03R\vrepairAfter\x12!\n" +
 	"\fremove_after\x18\x05 \x01(\x03R\vremoveAfter\x12+\n" +
-	"\x11replication_token\x18\x06 \x01(\tR\x10replicationTokenB\x11\n" +
+	"\x11replication_token\x18\x06 \x01(\tR\x10replicationToken\x12#\n" +
+	"\rlongest_lease\x18\a \x01(\x03R\flongestLeaseB\x11\n" +
 	"\x0f_default_region\"X\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3622,7 +4756,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Usage\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x14\n" +
-	"\x05units\x18\x03 \x01(\rR\x05units\"\xdc\x01\n" +
+	"\x05units\x18\x03 \x01(\rR\x05units\"\x9a\x02\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3632,7 +4766,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x18\n" +
 	"\astandby\x18\a \x01(\tR\astandby\x12\x16\n" +
 	"\x06weight\x18\b \x01(\rR\x06weight\x12(\n" +
-	"\x05usage\x18\t \x01(\v2\x12.domicile.v1.UsageR\x05usage\"L\n" +
+	"\x05usage\x18\t \x01(\v2\x12.domicile.v1.UsageR\x05usage\x12\x14\n" +
+	"\x05lease\x18\n" +
+	" \x01(\rR\x05lease\x12\x12\n" +
+	"\x04lost\x18\v \x01(\bR\x04lost\x12\x12\n" +
+	"\x04list\x18\f \x01(\x04R\x04list\"L\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x10\n" +
 	"\x03rps\x18\x02 \x01(\rR\x03rps\x12\x1b\n" +
@@ -3646,10 +4784,12 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05quota\x18\x06 \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x17\n" +
 	"\x04home\x18\a \x01(\tH\x00R\x04home\x88\x01\x01\x12'\n" +
 	"\x04unit\x18\b \x01(\v2\x13.domicile.v1.PlacedR\x04unitB\a\n" +
-	"\x05_home\"0\n" +
+	"\x05_home\"\\\n" +
 	"\x04Copy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\rR\x05state\"\xa9\x01\n" +
+	"\x05state\x18\x02 \x01(\rR\x05state\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05entry\x18\x04 \x01(\x04R\x05entry\"\xdb\x01\n" +
 	"\x06Placed\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x12\n" +
@@ -3657,14 +4797,16 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12)\n" +
 	"\x06copies\x18\x06 \x03(\v2\x11.domicile.v1.CopyR\x06copies\x12\x10\n" +
-	"\x03job\x18\a \x01(\x04R\x03job\"6\n" +
+	"\x03job\x18\a \x01(\x04R\x03job\x12\x1a\n" +
+	"\bprevious\x18\b \x01(\tR\bprevious\x12\x14\n" +
+	"\x05lacks\x18\t \x01(\x03R\x05lacks\"6\n" +
 	"\x06Region\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\arouters\x18\x02 \x03(\tR\arouters\"@\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xe7\x02\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\x95\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -3679,21 +4821,26 @@ const file_domicile_proto_rawDesc = "" +
 	" \x01(\v2\x14.domicile.v1.RefusalR\arefusal\x12\x18\n" +
 	"\arequest\x18\v \x01(\tR\arequest\x12-\n" +
 	"\atargets\x18\f \x03(\v2\x13.domicile.v1.TargetR\atargets\x12\x1a\n" +
-	"\battempts\x18\r \x01(\rR\battempts\"2\n" +
+	"\battempts\x18\r \x01(\rR\battempts\x12\x16\n" +
+	"\x06source\x18\x0e \x01(\tR\x06source\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\rR\x05cause\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12-\n" +
-	"\adetails\x18\x03 \x03(\v2\x13.domicile.v1.DetailR\adetails\"\xe5\x01\n" +
+	"\adetails\x18\x03 \x03(\v2\x13.domicile.v1.DetailR\adetails\"\xce\x02\n" +
 	"\x06Result\x12.\n" +
 	"\arefusal\x18\x01 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\bR\acreated\x12%\n" +
 	"\x04node\x18\x03 \x01(\v2\x11.domicile.v1.NodeR\x04node\x12+\n" +
 	"\x06tenant\x18\x04 \x01(\v2\x13.domicile.v1.TenantR\x06tenant\x12+\n" +
 	"\x06placed\x18\x05 \x01(\v2\x13.domicile.v1.PlacedR\x06placed\x12\x10\n" +
-	"\x03job\x18\x06 \x01(\x04R\x03job\"\xa8\x01\n" +
+	"\x03job\x18\x06 \x01(\x04R\x03job\x12'\n" +
+	"\x05flips\x18\a \x03(\v2\x11.domicile.v1.FlipR\x05flips\x12\x12\n" +
+	"\x04left\x18\b \x03(\tR\x04left\x12*\n" +
+	"\x05added\x18\t \x03(\v2\x14.domicile.v1.CopyRefR\x05added\"\xa8\x01\n" +
 	"\aRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x0e\n" +
@@ -3792,55 +4939,69 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_domicile_proto_goTypes = []any{
-	(*Entry)(nil),           // 0: domicile.v1.Entry
-	(*Bootstrap)(nil),       // 1: domicile.v1.Bootstrap
-	(*SetSettings)(nil),     // 2: domicile.v1.SetSettings
-	(*PutMember)(nil),       // 3: domicile.v1.PutMember
-	(*DeleteMember)(nil),    // 4: domicile.v1.DeleteMember
-	(*PutNode)(nil),         // 5: domicile.v1.PutNode
-	(*DeleteNode)(nil),      // 6: domicile.v1.DeleteNode
-	(*NodeUsage)(nil),       // 7: domicile.v1.NodeUsage
-	(*RecordUsage)(nil),     // 8: domicile.v1.RecordUsage
-	(*CreateTenant)(nil),    // 9: domicile.v1.CreateTenant
-	(*DeleteTenant)(nil),    // 10: domicile.v1.DeleteTenant
-	(*AdvanceJob)(nil),      // 11: domicile.v1.AdvanceJob
-	(*NoteJob)(nil),         // 12: domicile.v1.NoteJob
-	(*SetPin)(nil),          // 13: domicile.v1.SetPin
-	(*PutRegion)(nil),       // 14: domicile.v1.PutRegion
-	(*DeleteRegion)(nil),    // 15: domicile.v1.DeleteRegion
-	(*Scope)(nil),           // 16: domicile.v1.Scope
-	(*Settings)(nil),        // 17: domicile.v1.Settings
-	(*Member)(nil),          // 18: domicile.v1.Member
-	(*Usage)(nil),           // 19: domicile.v1.Usage
-	(*Node)(nil),            // 20: domicile.v1.Node
-	(*Quota)(nil),           // 21: domicile.v1.Quota
-	(*Tenant)(nil),          // 22: domicile.v1.Tenant
-	(*Copy)(nil),            // 23: domicile.v1.Copy
-	(*Placed)(nil),          // 24: domicile.v1.Placed
-	(*Region)(nil),          // 25: domicile.v1.Region
-	(*Target)(nil),          // 26: domicile.v1.Target
-	(*Job)(nil),             // 27: domicile.v1.Job
-	(*Detail)(nil),          // 28: domicile.v1.Detail
-	(*Refusal)(nil),         // 29: domicile.v1.Refusal
-	(*Result)(nil),          // 30: domicile.v1.Result
-	(*Request)(nil),         // 31: domicile.v1.Request
-	(*SnapshotHeader)(nil),  // 32: domicile.v1.SnapshotHeader
-	(*Records)(nil),         // 33: domicile.v1.Records
-	(*SnapshotTrailer)(nil), // 34: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),        // 35: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),        // 36: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),      // 37: domicile.v1.TenantInfo
-	(*Event)(nil),           // 38: domicile.v1.Event
-	(*Events)(nil),          // 39: domicile.v1.Events
-	(*Hello)(nil),           // 40: domicile.v1.Hello
-	(*Begin)(nil),           // 41: domicile.v1.Begin
-	(*Chunk)(nil),           // 42: domicile.v1.Chunk
-	(*End)(nil),             // 43: domicile.v1.End
-	(*Delta)(nil),           // 44: domicile.v1.Delta
-	(*Heartbeat)(nil),       // 45: domicile.v1.Heartbeat
-	(*Frame)(nil),           // 46: domicile.v1.Frame
+	(*Entry)(nil),            // 0: domicile.v1.Entry
+	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
+	(*SetSettings)(nil),      // 2: domicile.v1.SetSettings
+	(*PutMember)(nil),        // 3: domicile.v1.PutMember
+	(*DeleteMember)(nil),     // 4: domicile.v1.DeleteMember
+	(*PutNode)(nil),          // 5: domicile.v1.PutNode
+	(*DeleteNode)(nil),       // 6: domicile.v1.DeleteNode
+	(*NodeUsage)(nil),        // 7: domicile.v1.NodeUsage
+	(*RecordUsage)(nil),      // 8: domicile.v1.RecordUsage
+	(*CreateTenant)(nil),     // 9: domicile.v1.CreateTenant
+	(*DeleteTenant)(nil),     // 10: domicile.v1.DeleteTenant
+	(*AdvanceJob)(nil),       // 11: domicile.v1.AdvanceJob
+	(*NoteJob)(nil),          // 12: domicile.v1.NoteJob
+	(*SetPin)(nil),           // 13: domicile.v1.SetPin
+	(*PutRegion)(nil),        // 14: domicile.v1.PutRegion
+	(*DeleteRegion)(nil),     // 15: domicile.v1.DeleteRegion
+	(*UnitRef)(nil),          // 16: domicile.v1.UnitRef
+	(*SetNodeLease)(nil),     // 17: domicile.v1.SetNodeLease
+	(*NodeBack)(nil),         // 18: domicile.v1.NodeBack
+	(*SettleLease)(nil),      // 19: domicile.v1.SettleLease
+	(*Flip)(nil),             // 20: domicile.v1.Flip
+	(*FailOver)(nil),         // 21: domicile.v1.FailOver
+	(*BeginHandover)(nil),    // 22: domicile.v1.BeginHandover
+	(*EndRelease)(nil),       // 23: domicile.v1.EndRelease
+	(*ConfirmPromotion)(nil), // 24: domicile.v1.ConfirmPromotion
+	(*CopyRef)(nil),          // 25: domicile.v1.CopyRef
+	(*AddCopies)(nil),        // 26: domicile.v1.AddCopies
+	(*CopyChange)(nil),       // 27: domicile.v1.CopyChange
+	(*ChangeCopies)(nil),     // 28: domicile.v1.ChangeCopies
+	(*DropCopies)(nil),       // 29: domicile.v1.DropCopies
+	(*Scope)(nil),            // 30: domicile.v1.Scope
+	(*Settings)(nil),         // 31: domicile.v1.Settings
+	(*Member)(nil),           // 32: domicile.v1.Member
+	(*Usage)(nil),            // 33: domicile.v1.Usage
+	(*Node)(nil),             // 34: domicile.v1.Node
+	(*Quota)(nil),            // 35: domicile.v1.Quota
+	(*Tenant)(nil),           // 36: domicile.v1.Tenant
+	(*Copy)(nil),             // 37: domicile.v1.Copy
+	(*Placed)(nil),           // 38: domicile.v1.Placed
+	(*Region)(nil),           // 39: domicile.v1.Region
+	(*Target)(nil),           // 40: domicile.v1.Target
+	(*Job)(nil),              // 41: domicile.v1.Job
+	(*Detail)(nil),           // 42: domicile.v1.Detail
+	(*Refusal)(nil),          // 43: domicile.v1.Refusal
+	(*Result)(nil),           // 44: domicile.v1.Result
+	(*Request)(nil),          // 45: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 46: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 47: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 48: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 49: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 50: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 51: domicile.v1.TenantInfo
+	(*Event)(nil),            // 52: domicile.v1.Event
+	(*Events)(nil),           // 53: domicile.v1.Events
+	(*Hello)(nil),            // 54: domicile.v1.Hello
+	(*Begin)(nil),            // 55: domicile.v1.Begin
+	(*Chunk)(nil),            // 56: domicile.v1.Chunk
+	(*End)(nil),              // 57: domicile.v1.End
+	(*Delta)(nil),            // 58: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 59: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 60: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,  // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -3857,52 +5018,71 @@ var file_domicile_proto_depIdxs = []int32{
 	13, // 11: domicile.v1.Entry.set_pin:type_name -> domicile.v1.SetPin
 	14, // 12: domicile.v1.Entry.put_region:type_name -> domicile.v1.PutRegion
 	15, // 13: domicile.v1.Entry.delete_region:type_name -> domicile.v1.DeleteRegion
-	16, // 14: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	17, // 15: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	17, // 16: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	18, // 17: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,  // 18: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	29, // 19: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	25, // 20: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	19, // 21: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	21, // 22: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	24, // 23: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	23, // 24: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	29, // 25: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	26, // 26: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	28, // 27: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	29, // 28: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	20, // 29: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	22, // 30: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	24, // 31: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	30, // 32: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	16, // 33: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	17, // 34: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	18, // 35: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	25, // 36: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	20, // 37: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	22, // 38: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	24, // 39: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	27, // 40: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	31, // 41: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	23, // 42: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	35, // 43: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	36, // 44: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	37, // 45: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	25, // 46: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	38, // 47: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	38, // 48: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	40, // 49: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	41, // 50: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	42, // 51: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	43, // 52: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	44, // 53: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	45, // 54: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	17, // 14: domicile.v1.Entry.set_node_lease:type_name -> domicile.v1.SetNodeLease
+	18, // 15: domicile.v1.Entry.node_back:type_name -> domicile.v1.NodeBack
+	19, // 16: domicile.v1.Entry.settle_lease:type_name -> domicile.v1.SettleLease
+	21, // 17: domicile.v1.Entry.fail_over:type_name -> domicile.v1.FailOver
+	22, // 18: domicile.v1.Entry.begin_handover:type_name -> domicile.v1.BeginHandover
+	23, // 19: domicile.v1.Entry.end_release:type_name -> domicile.v1.EndRelease
+	24, // 20: domicile.v1.Entry.confirm_promotion:type_name -> domicile.v1.ConfirmPromotion
+	26, // 21: domicile.v1.Entry.add_copies:type_name -> domicile.v1.AddCopies
+	28, // 22: domicile.v1.Entry.change_copies:type_name -> domicile.v1.ChangeCopies
+	29, // 23: domicile.v1.Entry.drop_copies:type_name -> domicile.v1.DropCopies
+	30, // 24: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	31, // 25: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	31, // 26: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	32, // 27: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,  // 28: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	43, // 29: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	39, // 30: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20, // 31: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16, // 32: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	16, // 33: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16, // 34: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25, // 35: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27, // 36: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25, // 37: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	33, // 38: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	35, // 39: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	38, // 40: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	37, // 41: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	43, // 42: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	40, // 43: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	42, // 44: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	43, // 45: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	34, // 46: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	36, // 47: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	38, // 48: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20, // 49: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25, // 50: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	44, // 51: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	30, // 52: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	31, // 53: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	32, // 54: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	39, // 55: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	34, // 56: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	36, // 57: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	38, // 58: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	41, // 59: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	45, // 60: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	37, // 61: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	49, // 62: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	50, // 63: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	51, // 64: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	39, // 65: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	52, // 66: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	52, // 67: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	54, // 68: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	55, // 69: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	56, // 70: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	57, // 71: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	58, // 72: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	59, // 73: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -3925,13 +5105,23 @@ func file_domicile_proto_init() {
 		(*Entry_SetPin)(nil),
 		(*Entry_PutRegion)(nil),
 		(*Entry_DeleteRegion)(nil),
+		(*Entry_SetNodeLease)(nil),
+		(*Entry_NodeBack)(nil),
+		(*Entry_SettleLease)(nil),
+		(*Entry_FailOver)(nil),
+		(*Entry_BeginHandover)(nil),
+		(*Entry_EndRelease)(nil),
+		(*Entry_ConfirmPromotion)(nil),
+		(*Entry_AddCopies)(nil),
+		(*Entry_ChangeCopies)(nil),
+		(*Entry_DropCopies)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[17].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[22].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[37].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[38].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[31].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[36].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[51].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[52].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -3941,7 +5131,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[46].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[60].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -3955,7 +5145,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

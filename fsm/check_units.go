@@ -1,0 +1,217 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+func checkUnit(s *State, tenant TenantName, p *Placed) error {
+	e, ok := s.nodes.Get(p.Node)
+	switch {
+	case !ok && (p.Node != "" || !s.removed(p)), p.ID == 0 || Revision(p.ID) > s.revision:
+		return fmt.Errorf("bad placement on %q", p.Node)
+	case p.Epoch < firstEpoch || Revision(p.Epoch) > s.revision || p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
+		return fmt.Errorf("epoch %d", p.Epoch)
+	}
+	region, any := RegionName(""), false
+	if ok {
+		region, any = e.node.Region, true
+	}
+	for i := range p.Copies {
+		c := &p.Copies[i]
+		other, ok := s.nodes.Get(c.Node)
+		if !ok || c.Node == p.Node || i > 0 && p.Copies[i-1].Node >= c.Node || c.State < CopySyncing || c.State > CopyJoining ||
+			c.Since > s.now || c.Entry > s.revision {
+			return fmt.Errorf("bad copy on %s", c.Node)
+		}
+		if any && other.node.Region != region {
+			return fmt.Errorf("copy on %s is outside of the region (I2)", c.Node)
+		}
+		region, any = other.node.Region, true
+	}
+	if err := checkPromotion(s, p); err != nil {
+		return err
+	}
+	lacks := s.level >= levelCopies && p.kept() && s.lacks(p)
+	if (p.Lacks != 0) != lacks || p.Lacks > max(s.now, 1) || p.Lacks < 0 {
+		return fmt.Errorf("it lacks copies since %d, %v", p.Lacks, lacks)
+	}
+	return checkWork(s, tenant, p)
+}
+
+// checkPromotion: a unit that waits for its promotion has a last primary, whose
+// data is not forgotten, and nobody hands it over (I1, architecture §3.7.6).
+func checkPromotion(s *State, p *Placed) error {
+	if p.Promoted() {
+		return nil
+	}
+	return must(p.State == UnitActive && p.Epoch > firstEpoch && (p.Previous == p.Node || p.copyOn(p.Previous) == CopyFormer),
+		"%s, not promoted at epoch %d, after %s", p.State, p.Epoch, p.Previous)
+}
+
+// checkWork checks that a unit is at the work that its state says, and at none
+// else.
+func checkWork(s *State, tenant TenantName, p *Placed) error {
+	if p.State == UnitActive {
+		return must(p.Job == 0, "an active unit is at job %d", p.Job)
+	}
+	j, ok := s.running.Get(p.Job)
+	if !ok {
+		return fmt.Errorf("%s, at job %d that does not run", p.State, p.Job)
+	}
+	switch p.State {
+	case UnitCreating:
+		ok = j.Kind == JobCreate && j.Tenant == tenant && (j.Step != StepUndo || len(p.Copies) == 0)
+		for i := range p.Copies {
+			ok = ok && p.Copies[i].State == CopySyncing
+		}
+	case UnitDeleting:
+		ok = j.Kind == JobDelete && j.Tenant == tenant
+	case UnitMoving:
+		i, found := j.target(p.Unit)
+		ok = j.Kind == JobHandover && j.Step == StepRelease && j.Source == p.Node && found && j.Targets[i].ID == p.ID
+	default:
+		ok = false
+	}
+	return must(ok, "%s, at job %d to %s %q", p.State, j.ID, j.Kind, j.Tenant)
+}
+
+// tally is what nodes hold, counted from the units.
+type tally struct{ primaries, copies, all int }
+
+// checkSeats compares what nodes are said to hold with what is placed there.
+func checkSeats(s *State) error {
+	held := make(map[NodeName]*tally)
+	shared := make(map[[2]NodeName]int)
+	of := func(n NodeName, p *Placed) (*tally, error) {
+		if held[n] == nil {
+			held[n] = new(tally)
+		}
+		held[n].all++
+		e, _ := s.nodes.Get(n)
+		known, _ := e.units.Get(seatKeyOf(p))
+		return held[n], must(known == p, "node %s does not know that it holds %s", n, p.Unit)
+	}
+	counts := func(p *Placed) (err error) {
+		if p.Node != "" {
+			t, e := of(p.Node, p)
+			t.primaries++
+			err = e
+		}
+		for _, c := range p.Copies {
+			t, e := of(c.Node, p)
+			err = cmp.Or(err, e)
+			if !c.State.Follows() {
+				continue
+			}
+			t.copies++
+			if p.Node != "" {
+				shared[[2]NodeName{p.Node, c.Node}]++
+			}
+		}
+		return err
+	}
+	for p := range s.allUnits() {
+		if err := counts(p); err != nil {
+			return err
+		}
+	}
+	return each(s.nodes.Scan, func(name NodeName, e *seat) error {
+		h := cmp.Or(held[name], new(tally))
+		if e.primaries != h.primaries || e.copies != h.copies || e.units.Len() != h.all {
+			return fmt.Errorf("said to hold %d primaries and %d copies of %d units; holds %d and %d of %d",
+				e.primaries, e.copies, e.units.Len(), h.primaries, h.copies, h.all)
+		}
+		n := 0
+		err := each(e.copiesOn.Scan, func(on NodeName, count int) error {
+			n += count
+			return must(count > 0 && shared[[2]NodeName{name, on}] == count, "%d copies of its units there", count)
+		})
+		for pair, count := range shared {
+			if pair[0] == name {
+				n -= count
+			}
+		}
+		return cmp.Or(err, must(n == 0, "counts of its units' copies are off by %d", n))
+	})
+}
+
+// checkLists: a list that names a unit is at least as new as what it says of it.
+func checkLists(s *State) error {
+	return each(s.nodes.Scan, func(name NodeName, e *seat) error {
+		if e.list > s.revision || s.level >= levelCopies && e.list < Revision(e.node.ID) {
+			return fmt.Errorf("a list of revision %d of a node of %d", e.list, e.node.ID)
+		}
+		if s.level < levelCopies {
+			return nil
+		}
+		for p := range s.Grantable(name) {
+			if Revision(p.ID) > e.list || Revision(p.Epoch) > e.list {
+				return fmt.Errorf("a list of revision %d names %s, of epoch %d", e.list, p.Unit, p.Epoch)
+			}
+			for i := range p.Copies {
+				if c := &p.Copies[i]; c.State.Follows() && c.State != CopyInSync && c.Entry > e.list {
+					return fmt.Errorf("a list of revision %d is older than the copy of %s on %s", e.list, p.Unit, c.Node)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// checkRunning checks that a job is one that units are at, and works on all of
+// them.
+func checkRunning(s *State, j *Job) error {
+	steps := map[JobKind][]JobStep{
+		JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}, JobHandover: {StepRelease, StepThaw},
+	}[j.Kind]
+	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || (j.Step == StepUndo) != (j.Refusal != nil) {
+		return fmt.Errorf("a job to %s stands at %s", j.Kind, j.Step)
+	}
+	if j.Kind == JobHandover {
+		return checkHandover(s, j)
+	}
+	var want []Target
+	units := 0
+	for p := range s.TenantUnits(j.Tenant) {
+		if p.Job != j.ID {
+			return fmt.Errorf("unit %s is at job %d", p.Unit, p.Job)
+		}
+		units++
+		if p.Node != "" {
+			want = append(want, Target{p.Unit, p.ID, p.Node})
+		}
+		if j.Kind == JobCreate {
+			continue // copies begin once the units are active
+		}
+		for _, c := range p.Copies {
+			want = append(want, Target{p.Unit, p.ID, c.Node})
+		}
+	}
+	sortTargets(want)
+	return must(units > 0 && slices.Equal(want, j.Targets), "targets %v, units %v", j.Targets, want)
+}
+
+func checkHandover(s *State, j *Job) error {
+	source, ok := s.nodes.Get(j.Source)
+	if !ok || j.Tenant != "" || j.Cause < CauseHand || j.Cause > CauseBehind || len(j.Targets) == 0 || s.handoverOf(j.Source) != j {
+		return fmt.Errorf("a handover of node %q, tenant %q, cause %d, with %d targets", j.Source, j.Tenant, j.Cause, len(j.Targets))
+	}
+	for i, t := range j.Targets {
+		if i > 0 && j.Targets[i-1].Unit >= t.Unit {
+			return fmt.Errorf("a handover of %s comes after %s", t.Unit, j.Targets[i-1].Unit)
+		}
+		if j.Step == StepThaw {
+			continue // these may have been deleted or failed over meanwhile
+		}
+		p, ok := s.Placed(t.Unit)
+		if !ok || p.ID != t.ID || p.State != UnitMoving || p.Job != j.ID || p.Node != source.node.Name {
+			return fmt.Errorf("a handover of %s, which is not at it", t.Unit)
+		}
+		if to, ok := s.nodes.Get(t.Node); !ok || to.node.Region != source.node.Region {
+			return fmt.Errorf("a handover of %s to %s (I2)", t.Unit, t.Node)
+		}
+	}
+	return nil
+}
