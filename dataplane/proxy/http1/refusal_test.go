@@ -81,17 +81,17 @@ func TestAClientNeverSees421(t *testing.T) {
 	})
 	h := to(newTestUpstream(t, long.addr(), nil))
 	asked := atomic.Int64{}
-	final := false
+	var final atomic.Bool
 	h.refused = func(_ *Request, f Refusal, d *Decision) bool {
 		asked.Add(1)
-		if f.Final != final {
+		if f.Final != final.Load() {
 			t.Errorf("refusal %+v", f)
 		}
 		return f.Final // which has no say
 	}
 	p := startProxy(t, h, nil)
 	for i, request := range []string{get("/"), post(fmt.Sprintf("Content-Length: %d", len(big)), string(big))} {
-		final = i == 1
+		final.Store(i == 1)
 		status, head, body := dial(t, p.addr).send(request).answer()
 		if status != 503 || headValue(head, "Retry-After") != "1" || !strings.Contains(body, `"code":"misdirected"`) {
 			t.Errorf("got %q %q", head, body)
