@@ -2,6 +2,7 @@ package netfault
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,102 +16,98 @@ const (
 	Backward                  // from the target to who dials
 )
 
-// Link is one way from one process to another.
+// Link carries connections to one target.
 type Link struct {
+	*Way     // of all connections; of a gate, of those that its pick leaves to it
 	listener net.Listener
 	target   string
+	pick     func(net.Conn) *Way
 	wait     sync.WaitGroup
 
-	mu      sync.Mutex
-	change  chan struct{} // closed when anything below changes
-	cut     [2]bool
-	delay   [2]time.Duration
-	reset   bool
-	closed  bool
-	pairs   map[*pair]struct{}
-	carried [2]int64
+	mu     sync.Mutex
+	closed bool
+	open   map[*pair]struct{}
 }
 
 // pair is one connection through the link.
 type pair struct {
 	ends [2]net.Conn // who dialled, the target
-	once sync.Once
-	gone chan struct{}
+	way  *Way
+	gone chan struct{} // closed when the connection is
+	mu   sync.Mutex    // guards the target's end, and closing
 }
 
 func (p *pair) close() {
-	p.once.Do(func() {
-		close(p.gone)
-		p.ends[0].Close()
-		if p.ends[1] != nil {
-			p.ends[1].Close()
-		}
-	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.gone:
+		return
+	default:
+	}
+	close(p.gone)
+	p.ends[0].Close()
+	if p.ends[1] != nil {
+		p.ends[1].Close()
+	}
+}
+
+// reached gives the pair its target's end; false when it is closed already.
+func (p *pair) reached(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.gone:
+		c.Close()
+		return false
+	default:
+		p.ends[1] = c
+		return true
+	}
+}
+
+// pause waits for d, or a change; false when the connection is gone.
+func (p *pair) pause(d time.Duration, change <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-change:
+	case <-p.gone:
+		return false
+	}
+	return true
 }
 
 // New starts a link to target (host:port) on a free loopback port.
-func New(target string) (*Link, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func New(target string) (*Link, error) { return NewGate("127.0.0.1:0", target, nil) }
+
+// NewGate starts a link that listens on listen, and asks pick, with the
+// connection as it was accepted and from many goroutines, for each connection's
+// way; nil is the link's own.
+func NewGate(listen, target string, pick func(net.Conn) *Way) (*Link, error) {
+	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, err
 	}
-	k := &Link{listener: l, target: target, change: make(chan struct{}), pairs: make(map[*pair]struct{})}
-	k.wait.Go(k.accept)
-	return k, nil
+	l := &Link{Way: NewWay(), listener: listener, target: target, pick: pick, open: make(map[*pair]struct{})}
+	l.wait.Go(l.accept)
+	return l, nil
 }
 
 // Addr is where to dial instead of the target.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Cut stops both directions, silently.
-func (l *Link) Cut() { l.set(func() { l.cut = [2]bool{true, true} }) }
-
-// CutOne stops one direction, silently.
-func (l *Link) CutOne(d Direction) { l.set(func() { l.cut[d] = true }) }
-
-// Delay holds every byte of one direction up for d.
-func (l *Link) Delay(dir Direction, d time.Duration) { l.set(func() { l.delay[dir] = d }) }
-
-// Reset breaks every connection and refuses new ones.
-func (l *Link) Reset() {
-	l.set(func() {
-		l.reset = true
-		for p := range l.pairs {
-			p.close()
-		}
-	})
-}
-
-// Heal undoes Cut, CutOne, Delay and Reset.
-func (l *Link) Heal() {
-	l.set(func() { l.cut, l.delay, l.reset = [2]bool{}, [2]time.Duration{}, false })
-}
-
-// Carried is the number of bytes that one direction let through so far.
-func (l *Link) Carried(d Direction) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.carried[d]
-}
-
 // Close breaks every connection and ends the link.
 func (l *Link) Close() {
-	l.set(func() {
-		l.closed = true
-		for p := range l.pairs {
-			p.close()
-		}
-	})
+	l.mu.Lock()
+	l.closed = true
+	for p := range l.open {
+		p.close()
+	}
+	l.mu.Unlock()
 	l.listener.Close()
 	l.wait.Wait()
-}
-
-func (l *Link) set(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f()
-	close(l.change)
-	l.change = make(chan struct{})
 }
 
 func (l *Link) accept() {
@@ -121,50 +118,54 @@ func (l *Link) accept() {
 		}
 		p := &pair{ends: [2]net.Conn{c}, gone: make(chan struct{})}
 		l.mu.Lock()
-		refused := l.closed || l.reset
-		if !refused {
-			l.pairs[p] = struct{}{}
+		closed := l.closed
+		if !closed {
+			l.open[p] = struct{}{}
 		}
 		l.mu.Unlock()
-		if refused {
-			if t, ok := c.(*net.TCPConn); ok {
-				t.SetLinger(0) // so that the dialler sees a reset, not an end
-			}
+		if closed {
 			c.Close()
 			continue
 		}
-		l.wait.Go(func() { l.serve(p) })
+		l.wait.Go(func() {
+			l.serve(p)
+			l.mu.Lock()
+			delete(l.open, p)
+			l.mu.Unlock()
+		})
 	}
 }
 
-// serve connects a pair to the target, once the link lets bytes through, and
+// serve connects a pair to the target, once its way lets bytes through, and
 // carries both directions.
 func (l *Link) serve(p *pair) {
-	defer func() {
-		p.close()
-		l.mu.Lock()
-		delete(l.pairs, p)
-		l.mu.Unlock()
-	}()
-	if !l.pass(p, Forward) {
+	defer p.close()
+	if l.pick != nil {
+		p.way = l.pick(p.ends[0])
+	}
+	if p.way == nil {
+		p.way = l.Way
+	}
+	if !p.way.enter(p) {
+		if t, ok := p.ends[0].(*net.TCPConn); ok {
+			t.SetLinger(0) // so that the dialler sees a reset, not an end
+		}
+		return
+	}
+	defer p.way.leave(p)
+	if !p.way.pass(p, Forward) {
 		return
 	}
 	c, err := net.DialTimeout("tcp", l.target, 5*time.Second)
 	if err != nil {
 		return
 	}
-	l.mu.Lock()
-	p.ends[1] = c
-	l.mu.Unlock()
-	select {
-	case <-p.gone: // closed before it knew of c
-		c.Close()
+	if !p.reached(c) {
 		return
-	default:
 	}
 	var both sync.WaitGroup
-	both.Go(func() { l.carry(p, Forward) })
-	both.Go(func() { l.carry(p, Backward) })
+	both.Go(func() { p.carry(Forward) })
+	both.Go(func() { p.carry(Backward) })
 	both.Wait()
 }
 
@@ -175,18 +176,18 @@ type chunk struct {
 }
 
 // carry moves one direction until either end closes.
-func (l *Link) carry(p *pair, d Direction) {
+func (p *pair) carry(d Direction) {
 	from, to := p.ends[d], p.ends[1-d]
 	queue := make(chan chunk, 64)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(queue)
+		buf := make([]byte, 32<<10)
 		for {
-			buf := make([]byte, 32<<10)
 			n, err := from.Read(buf)
 			if n > 0 {
 				select {
-				case queue <- chunk{buf[:n], time.Now()}:
+				case queue <- chunk{slices.Clone(buf[:n]), time.Now()}:
 				case <-p.gone:
 					return
 				}
@@ -197,59 +198,20 @@ func (l *Link) carry(p *pair, d Direction) {
 		}
 	})
 	for c := range queue {
-		if !l.late(p, d, c.at) || !l.pass(p, d) {
+		if !p.way.late(p, d, c.at) || !p.way.pass(p, d) {
 			break
 		}
-		l.mu.Lock()
-		l.carried[d] += int64(len(c.bytes))
-		l.mu.Unlock()
+		takes, garbled := p.way.due(d, len(c.bytes))
+		if garbled {
+			c.bytes[len(c.bytes)/2] ^= 1 << 3
+		}
+		if takes > 0 && !p.pause(takes, nil) {
+			break
+		}
 		if _, err := to.Write(c.bytes); err != nil {
 			break
 		}
 	}
 	p.close()
 	reader.Wait()
-}
-
-// pass waits until a direction is not cut; false when the connection is gone.
-func (l *Link) pass(p *pair, d Direction) bool {
-	for {
-		l.mu.Lock()
-		open, change := !l.cut[d], l.change
-		l.mu.Unlock()
-		if open {
-			select {
-			case <-p.gone:
-				return false
-			default:
-				return true
-			}
-		}
-		select {
-		case <-change:
-		case <-p.gone:
-			return false
-		}
-	}
-}
-
-// late waits until what was read at at is due.
-func (l *Link) late(p *pair, d Direction, at time.Time) bool {
-	for {
-		l.mu.Lock()
-		left, change := l.delay[d]-time.Since(at), l.change
-		l.mu.Unlock()
-		if left <= 0 {
-			return true
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-change:
-			timer.Stop()
-		case <-p.gone:
-			timer.Stop()
-			return false
-		}
-	}
 }

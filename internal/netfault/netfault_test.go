@@ -3,6 +3,7 @@ package netfault
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,4 +144,50 @@ func TestResetBreaksConnections(t *testing.T) {
 	defer d.Close()
 	say(t, d, "again")
 	hear(t, d, "again")
+}
+
+func TestGarbleFlipsOneBit(t *testing.T) {
+	l, c := link(t)
+	l.Garble(Forward)
+	say(t, c, "abc")
+	hear(t, c, "ajc")
+	say(t, c, "abc")
+	hear(t, c, "abc")
+}
+
+func TestBandwidthHoldsBytesUp(t *testing.T) {
+	l, c := link(t)
+	l.Bandwidth(Forward, 1)
+	say(t, c, "a long word that takes a while")
+	silent(t, c)
+}
+
+// TestGateTellsDiallersApart: one dialler is cut off, the other is not.
+func TestGateTellsDiallersApart(t *testing.T) {
+	cut, open := NewWay(), NewWay()
+	var n atomic.Int32
+	l, err := NewGate("127.0.0.1:0", echo(t), func(net.Conn) *Way {
+		if n.Add(1) == 1 {
+			return cut
+		}
+		return open
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	var conns [2]net.Conn
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", l.Addr()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conns[i].Close() })
+		say(t, conns[i], "hello")
+		hear(t, conns[i], "hello")
+	}
+	cut.Cut()
+	say(t, conns[0], "one")
+	say(t, conns[1], "two")
+	hear(t, conns[1], "two")
+	silent(t, conns[0])
 }
