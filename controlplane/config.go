@@ -12,6 +12,7 @@ import (
 
 	"domicile/controlplane/group"
 	"domicile/fsm"
+	"domicile/internal/boottime"
 )
 
 // Config is what a control server is started with. ID, DataDir, the two
@@ -57,6 +58,9 @@ type Config struct {
 	Audit string
 	// Build is the version that domicile_build_info tells.
 	Build string
+
+	// Clock of leases; nil for the system's, which counts suspension.
+	Clock boottime.Clock
 
 	Logger hclog.Logger
 	// Registry serves /_metrics; nil for one of the server's own.

@@ -240,14 +240,15 @@ func TestEventsAreStreamedAsTheyHappen(t *testing.T) {
 }
 
 func TestMetricsTellOfNodesAndNameNoTenant(t *testing.T) {
-	s := startGroup(t, 1, func(c *Config) { c.Build = "v-test" }).leader()
+	s := startGroup(t, 1, func(c *Config) { c.Build, c.Settings.Replicas = "v-test", 1 }).leader()
 	s.addNode(newFakeNode(t, "n1"), "eu", "a")
 	s.want(s.ask("PUT", "/_shard/tenants/sekret-name", ""), 201, "")
 	s.ask("GET", "/_shard/tenants/nobody", "")
 	text := s.ask("GET", "/_metrics", "").text
 	for _, want := range []string{
 		`domicile_nodes{state="unleased"} 1`, `domicile_tenants{node="n1"} 1`, `domicile_replicas{node="n1"} 0`,
-		`domicile_unreplicated_units 1`, `domicile_requests_total{class="2xx",route="put_tenant"} 1`,
+		`domicile_nodes{state="lost"} 0`, `domicile_unreplicated_units 1`, `domicile_same_zone_copies{region="eu"} 0`,
+		`domicile_failovers_total{outcome="done"} 0`, `domicile_failover_duration_seconds_count 0`, `domicile_requests_total{class="2xx",route="put_tenant"} 1`,
 		`domicile_requests_total{class="4xx",route="get_tenant"} 1`, `domicile_request_duration_seconds_count{route="put_node"} 1`,
 		`version="v-test"`, `go_goroutines`, `process_open_fds`, `domicile_raft_leader`, `domicile_directory_revision`,
 	} {

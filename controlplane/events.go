@@ -34,32 +34,38 @@ type eventLog struct {
 	next    uint64        // number of the next event
 	changed chan struct{} // closed with the next event
 	closed  bool
+	// before is the state after the last change, read by the goroutine that
+	// publishes alone.
+	before *fsm.State
 }
 
 func newEventLog() *eventLog {
 	return &eventLog{events: make([]proto.Event, eventsKept), changed: make(chan struct{})}
 }
 
-// publish adds what a change of the directory tells.
-func (l *eventLog) publish(revision fsm.Revision, events []fsm.Event) {
+// publish adds what a change of the directory tells; state is the one after it.
+func (l *eventLog) publish(events []fsm.Event, state *fsm.State) {
+	before := l.before
+	l.before = state
 	for i := range events {
-		if e, ok := told(revision, &events[i]); ok {
+		for _, e := range told(before, state, &events[i]) {
+			e.Revision = state.Revision()
 			l.add(e)
 		}
 	}
 }
 
-// told makes an event for people of a change of the directory.
-func told(revision fsm.Revision, e *fsm.Event) (proto.Event, bool) {
-	out := proto.Event{Revision: revision}
+// told makes events for people of a change of the directory from one state to
+// another; before is nil where it is not known.
+func told(before, state *fsm.State, e *fsm.Event) []proto.Event {
+	var out proto.Event
 	switch {
 	case e.Node != nil:
 		out.Event, out.Node, out.Region, out.Zone = proto.EventNodeRecorded, e.Node.Name, &e.Node.Region, &e.Node.Zone
 	case e.NodeGone != "":
 		out.Event, out.Node = proto.EventNodeDeleted, e.NodeGone
-	case e.Unit != nil && e.Unit.State == fsm.UnitActive:
-		tenant, _, _ := e.Unit.Unit.Split()
-		out.Event, out.Tenant, out.Node = proto.EventTenantCreated, tenant, e.Unit.Node
+	case e.Unit != nil:
+		return toldOfUnit(before, e.Unit)
 	case e.UnitGone != "":
 		tenant, _, _ := e.UnitGone.Split()
 		out.Event, out.Tenant = proto.EventTenantDeleted, tenant
@@ -68,9 +74,50 @@ func told(revision fsm.Revision, e *fsm.Event) (proto.Event, bool) {
 	case e.RegionGone != "":
 		out.Event, out.Region = proto.EventRegionDeleted, &e.RegionGone
 	default:
-		return out, false
+		return nil
 	}
-	return out, true
+	return []proto.Event{out}
+}
+
+// toldOfUnit makes events of what a unit is now beside what it was.
+func toldOfUnit(before *fsm.State, now *fsm.UnitInfo) []proto.Event {
+	tenant, _, _ := now.Unit.Split()
+	if before == nil {
+		return nil
+	}
+	was, ok := before.Placed(now.Unit)
+	if !ok || was.ID != now.ID || was.State == fsm.UnitCreating {
+		return []proto.Event{{Event: proto.EventTenantCreated, Tenant: tenant, Node: now.Node}}
+	}
+	if was.Node != now.Node {
+		return []proto.Event{{Event: proto.EventTenantFailedOver, Tenant: tenant, Node: now.Node, From: was.Node}}
+	}
+	var out []proto.Event
+	for _, c := range now.Copies {
+		then := copyState(was.Copies, c.Node)
+		switch {
+		case c.State == then:
+		case c.State == fsm.CopyInSync:
+			out = append(out, proto.Event{Event: proto.EventReplicaInSync, Tenant: tenant, Node: c.Node})
+		case then == fsm.CopyInSync && c.State == fsm.CopySyncing:
+			out = append(out, proto.Event{Event: proto.EventReplicaBehind, Tenant: tenant, Node: c.Node})
+		}
+	}
+	for _, c := range was.Copies {
+		if c.State.Follows() && !copyState(now.Copies, c.Node).Follows() {
+			out = append(out, proto.Event{Event: proto.EventReplicaGone, Tenant: tenant, Node: c.Node})
+		}
+	}
+	return out
+}
+
+func copyState(copies []fsm.Copy, n fsm.NodeName) fsm.CopyState {
+	for _, c := range copies {
+		if c.Node == n {
+			return c.State
+		}
+	}
+	return 0
 }
 
 func (l *eventLog) add(e proto.Event) {
@@ -116,16 +163,22 @@ func (l *eventLog) end() uint64 {
 
 // feed is the group's Feed: the stream to proxies, and the events for people.
 type feed struct {
-	stream group.Feed
-	events *eventLog
+	stream  group.Feed
+	events  *eventLog
+	changes *changes
 }
 
 func (f *feed) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
 	f.stream.Publish(prev, events, state)
-	f.events.publish(state.Revision(), events)
+	f.events.publish(events, state)
+	f.changes.publish(events)
 }
 
-func (f *feed) Reset(state *fsm.State) { f.stream.Reset(state) }
+func (f *feed) Reset(state *fsm.State) {
+	f.stream.Reset(state)
+	f.events.before = state
+	f.changes.everything()
+}
 
 // serveEvents streams events as server-sent events, from now on.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) error {
@@ -181,17 +234,21 @@ func writeEvents(w http.ResponseWriter, events []proto.Event, lost uint64) error
 	return nil
 }
 
-// watchLeader tells of each new leader that this server hears of.
+// watchLeader tells of each new leader that this server hears of, and of nodes
+// that were lost or are back.
 func (s *Server) watchLeader(ctx context.Context) error {
 	tick := time.NewTicker(leaderEvery)
 	defer tick.Stop()
 	last := group.Leader{}
+	lost := make(map[fsm.NodeName]bool)
+	s.tellLost(lost, false)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+		s.tellLost(lost, true)
 		now := s.group.Leader()
 		if !now.Known || now.ID == last.ID && now.Term == last.Term {
 			continue
@@ -200,5 +257,24 @@ func (s *Server) watchLeader(ctx context.Context) error {
 		s.logger.Info("leader changed", "server", now.ID, "term", now.Term)
 		s.events.add(proto.Event{Event: proto.EventLeaderChanged, Leader: now.ID, Term: now.Term,
 			Revision: s.group.State().Revision()})
+	}
+}
+
+// tellLost tells of nodes whose record says other than lost does, and brings
+// that up to date.
+func (s *Server) tellLost(lost map[fsm.NodeName]bool, tell bool) {
+	state := s.group.State()
+	for n := range state.Nodes() {
+		if n.Lost == lost[n.Name] {
+			continue
+		}
+		e := proto.Event{Event: proto.EventNodeBack, Node: n.Name, Revision: state.Revision()}
+		if n.Lost {
+			e.Event = proto.EventNodeFailedOver
+		}
+		lost[n.Name] = n.Lost
+		if tell {
+			s.events.add(e)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,21 +9,27 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"domicile/controlplane/group"
+	"domicile/controlplane/lease"
 	"domicile/controlplane/loops"
 	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
 
-// executor does the work of running jobs while this server leads: it makes the
-// calls to nodes that the planner asks for and proposes what came of them.
-// Nothing else changes a node.
+// executor does the work of a leader while this server is one: it makes the
+// calls to nodes that the planners ask for and proposes what came of them.
+// Nothing else changes a node, but the keeper of leases.
 type executor struct {
-	group  *group.Group
-	nodes  *nodeClient
-	logger hclog.Logger
-	clock  func() fsm.Millis
-	asked  *askers
+	group   *group.Group
+	keeper  *lease.Keeper
+	nodes   *nodeClient
+	logger  hclog.Logger
+	clock   func() fsm.Millis
+	asked   *askers
+	changes *changes
+	known   *knowledge
+	events  *eventLog
+	meters  *failoverMeters
 	// interrupt, if set, is called before a command is proposed: tests stop the
 	// leader there.
 	interrupt atomic.Pointer[func(fsm.Command)]
@@ -32,14 +37,15 @@ type executor struct {
 
 // called is a call that has ended.
 type called struct {
-	call   loops.Call
+	action loops.Action
 	answer loops.Answer
 }
 
 // proposed is a proposal that has ended.
 type proposed struct {
-	job fsm.JobID
-	err error
+	loops.Proposal
+	result fsm.Result
+	err    error
 }
 
 // shift is one term of the executor.
@@ -47,6 +53,9 @@ type shift struct {
 	*executor
 	term   uint64
 	memory *loops.Memory
+	news   loops.News
+	heard  <-chan struct{} // the keeper's word that was taken over last
+	flips  flips
 	work   sync.WaitGroup
 	// The loop is the only receiver. Senders give up when ctx ends; a size of
 	// 0 keeps them in step with the loop.
@@ -58,20 +67,26 @@ type shift struct {
 // every call then.
 func (e *executor) run(ctx context.Context, term uint64) error {
 	s := &shift{executor: e, term: term, memory: loops.NewMemory(e.group.State().Revision()),
-		calls: make(chan called), proposals: make(chan proposed)}
+		flips: flips{meters: e.meters}, calls: make(chan called), proposals: make(chan proposed)}
 	defer s.work.Wait()
+	e.known.clear()
+	e.changes.collect(true)
+	defer e.changes.collect(false)
 	changed := make(chan struct{}, 1) // one pending word is enough: the loop reads the newest state
 	s.work.Go(func() { s.watch(ctx, changed) })
 	for {
+		told := s.hear()
 		wake := s.step(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-told:
+		case <-e.changes.hurried:
 		case c := <-s.calls:
 			s.ended(c)
 		case p := <-s.proposals:
-			s.memory.Proposed(p.job, p.err == nil, e.clock())
+			s.recorded(p)
 		case <-wake:
 		}
 	}
@@ -90,44 +105,74 @@ func (s *shift) watch(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
+// hear takes over what the keeper knows of the nodes, if it is news, and gives
+// what to wait for.
+func (s *shift) hear() <-chan struct{} {
+	changed := s.keeper.Changed()
+	if s.news.Fresh = changed != s.heard; !s.news.Fresh {
+		return changed
+	}
+	s.heard = changed
+	return changed
+}
+
 // step starts what is to be done now and says when to look again.
 func (s *shift) step(ctx context.Context) <-chan time.Time {
+	s.changes.tell(s.memory)
 	state, now := s.group.State(), s.clock()
-	plan := loops.Jobs(state, s.memory, now)
+	if s.news.Fresh {
+		s.news = newsOf(s.keeper, state)
+	}
+	plan := loops.Next(state, s.memory, &s.news, now)
 	for _, a := range plan.Calls {
-		s.memory.Begin(a.Call)
+		s.memory.Begin(a)
 		s.start(ctx, state, a)
 	}
 	for _, p := range plan.Proposals {
-		s.memory.Propose(p.Job)
+		s.memory.Propose(p)
 		s.propose(ctx, state, p)
 	}
-	s.memory.Forget(state)
+	for _, n := range plan.Resume {
+		s.keeper.Resume(n)
+	}
+	s.tell(state, plan.Findings)
+	s.memory.Forget(state, now)
 	if plan.Wake == 0 {
 		return nil
 	}
 	return time.After(time.Duration(max(plan.Wake-now, 1)) * time.Millisecond)
 }
 
+// newsOf gives what the keeper knows of the nodes as planners read it.
+func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
+	news := loops.News{Nodes: make(map[fsm.NodeName]*loops.NodeNews), Fresh: true, MaySettle: k.MaySettle()}
+	for n := range state.Nodes() {
+		if s, ok := k.Node(n.Name); ok {
+			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed,
+				Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind, Following: s.Following}
+		}
+	}
+	return news
+}
+
 func (s *shift) start(ctx context.Context, state *fsm.State, a loops.Action) {
 	scope, _ := state.Scope()
-	job, _ := state.Job(a.Job)
-	call := nodeCall{nodes: s.nodes, target: a.Target, schema: job.Schema,
+	call := nodeCall{nodes: s.nodes, action: a,
 		holder: proto.Holder{Authority: scope.Authority(), History: scope.History, Term: s.term}}
-	node, ok := state.Node(a.Target.Node)
-	if ok {
-		call.node = at(node)
+	if job, ok := state.Job(a.Job); ok {
+		call.schema = job.Schema
+		if id := s.asked.requestID(job.Tenant); id != "" {
+			ctx = httpserve.WithRequestID(ctx, id)
+		}
 	}
-	if id := s.asked.requestID(job.Tenant); id != "" {
-		ctx = httpserve.WithRequestID(ctx, id)
-	}
+	ok := call.addresses(state)
 	s.work.Go(func() {
 		answer := unrecorded(a.Target)
 		if ok {
-			answer = call.do(ctx, a.Verb)
+			answer = call.do(ctx)
 		}
 		select {
-		case s.calls <- called{a.Call, answer}:
+		case s.calls <- called{a, answer}:
 		case <-ctx.Done():
 		}
 	})
@@ -142,54 +187,40 @@ func unrecorded(t fsm.Target) loops.Answer {
 }
 
 func (s *shift) ended(c called) {
-	s.memory.End(c.call, c.answer, s.clock())
+	s.memory.End(c.action.Call, c.answer, s.clock())
+	s.known.note(c.action, c.answer)
+	node := c.action.Target.Node
 	switch c.answer.Outcome {
 	case loops.Done, loops.Absent:
+		for unit, f := range c.answer.Failed {
+			s.logger.Debug("a node did not do a step for a unit", "node", node, "unit", unit, "step", c.action.Verb.String(), "err", f.Why)
+		}
 	case loops.Fenced:
-		s.logger.Warn("a node has heard a newer leader", "node", c.call.Target.Node, "unit", c.call.Target.Unit, "term", s.term)
+		s.logger.Warn("a node has heard a newer leader", "node", node, "unit", c.action.Target.Unit, "term", s.term)
 	default:
-		s.logger.Debug("a node did not do a step", "node", c.call.Target.Node, "unit", c.call.Target.Unit,
-			"step", c.call.Step.String(), "err", c.answer.Refusal)
+		s.logger.Debug("a node did not do a step", "node", node, "unit", c.action.Target.Unit,
+			"step", c.action.Verb.String(), "err", c.answer.Refusal)
 	}
 }
 
 func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal) {
-	job, _ := state.Job(p.Job)
+	s.proposing(state, p)
 	s.work.Go(func() {
 		if f := s.interrupt.Load(); f != nil {
 			(*f)(p.Cmd)
 		}
 		result, _, err := s.group.Propose(ctx, group.Proposal{Decided: s.term, Cmd: p.Cmd})
+		if f, ok := p.Cmd.(*fsm.FailOver); ok && err == nil {
+			s.keeper.Resume(f.Node) // applied here, or refused (architecture §3.5.3)
+		}
 		if err == nil && result.Refusal != nil {
 			err = result.Refusal
 		}
-		s.report(job, p.Cmd, err)
 		select {
-		case s.proposals <- proposed{p.Job, err}:
+		case s.proposals <- proposed{p, result, err}:
 		case <-ctx.Done():
 		}
 	})
-}
-
-// report logs the transitions of a job.
-func (s *shift) report(job *fsm.Job, cmd fsm.Command, err error) {
-	advance, ok := cmd.(*fsm.AdvanceJob)
-	if err != nil {
-		if !errors.Is(err, context.Canceled) {
-			s.logger.Debug("a step of a job was not recorded; it is planned again", "tenant", job.Tenant, "err", err)
-		}
-		return
-	}
-	if !ok {
-		s.logger.Warn("a job is held up", "tenant", job.Tenant, "job", job.Kind.String(), "err", cmd.(*fsm.NoteJob).Problem)
-		return
-	}
-	switch {
-	case advance.To == fsm.StepUndo:
-		s.logger.Warn("a create is undone", "tenant", job.Tenant, "err", advance.Refusal.Text)
-	case advance.To == fsm.StepDone:
-		s.logger.Info("a job is done", "tenant", job.Tenant, "job", job.Kind.String())
-	}
 }
 
 // askers remembers which request asked for the work on a tenant that is under

@@ -29,6 +29,7 @@ type fakeNode struct {
 	holder  proto.Holder
 	ids     []string // X-Request-Id of changing calls
 	calls   int      // changing calls
+	fakeLease
 	// fault, if set, runs before a changing call is served and may answer or
 	// hang it: true means that it is done with.
 	fault func(w http.ResponseWriter, r *http.Request) bool
@@ -38,6 +39,7 @@ type fakeNode struct {
 
 func newFakeNode(t *testing.T, name fsm.NodeName) *fakeNode {
 	n := &fakeNode{name: name, units: map[fsm.UnitName]fsm.UnitID{}, schemas: map[fsm.UnitName][]string{}}
+	n.fakeLease = newFakeLease(name)
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(func() { n.CloseClientConnections(); n.Close() })
 	return n
@@ -46,6 +48,9 @@ func newFakeNode(t *testing.T, name fsm.NodeName) *fakeNode {
 func (n *fakeNode) addr() string { return strings.TrimPrefix(n.URL, "http://") }
 
 func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if n.cut.Load() {
+		panic(http.ErrAbortHandler)
+	}
 	if r.Header.Get("Authorization") != "Bearer "+nodeToken {
 		httpserve.WriteError(w, httpserve.Errorf(401, "unauthorized", "wrong token"))
 		return
@@ -64,6 +69,9 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			sizes[u] = 4096
 		}
 		httpserve.WriteJSON(w, 200, sizes)
+		return
+	}
+	if n.serveCopies(w, r) {
 		return
 	}
 	n.mu.Lock()
@@ -103,13 +111,9 @@ func (n *fakeNode) change(r *http.Request) (int, any) {
 	case http.MethodDelete:
 		holder, _ = proto.ParseHolder(r.Header.Get(proto.HeaderHolder))
 	}
-	if holder.Authority == "" {
-		return 400, map[string]string{"error": "no holder", "code": "holder_required"}
+	if status, body := n.hold(holder); status != 0 {
+		return status, body
 	}
-	if n.holder.Authority != "" && (n.holder.Authority != holder.Authority || n.holder.Newer(holder)) {
-		return 409, n.holder
-	}
-	n.holder = holder
 	held, ok := n.units[unit]
 	switch r.Method {
 	case http.MethodPut:
@@ -136,8 +140,21 @@ func (n *fakeNode) change(r *http.Request) (int, any) {
 		}
 		delete(n.units, unit)
 		delete(n.schemas, unit)
+		delete(n.follows, unit)
 		return http.StatusNoContent, nil
 	}
+}
+
+// hold takes the holder of a call, or answers one that is not the newest.
+func (n *fakeNode) hold(holder proto.Holder) (int, any) {
+	if holder.Authority == "" {
+		return 400, map[string]string{"error": "no holder", "code": "holder_required"}
+	}
+	if n.holder.Authority != "" && (n.holder.Authority != holder.Authority || n.holder.Newer(holder)) {
+		return 409, n.holder
+	}
+	n.holder = holder
+	return 0, nil
 }
 
 func (n *fakeNode) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {

@@ -114,7 +114,7 @@ func startGroup(t *testing.T, n int, change func(*Config)) *testGroup {
 	dir := t.TempDir()
 	for i := range n {
 		config := Config{ID: fsm.MemberID(fmt.Sprintf("c%d", i+1)), DataDir: filepath.Join(dir, fmt.Sprint(i)),
-			Token: adminToken, Bootstrap: i == 0, Settings: fsm.Settings{Replicas: 1}}
+			Token: adminToken, Bootstrap: i == 0}
 		if i > 0 {
 			config.Join = []string{"http://" + g.servers[0].addr}
 		}

@@ -4,13 +4,17 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"domicile/controlplane/lease"
 	"domicile/fsm"
 	"domicile/internal/httpserve"
+	"domicile/proto"
 )
 
 // meters are what this server counts (spec §2.6). No label names a tenant.
@@ -38,7 +42,8 @@ func (s *Server) register() error {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_streams",
 			Help: "Streams of the directory and of events that are being served."}, func() float64 { return float64(s.streams.Load()) }),
-		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, &directoryCollector{state: s.group.State},
+		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, s.jobs.meters.outcomes, s.jobs.meters.duration,
+		&directoryCollector{state: s.group.State, keeper: s.keeper},
 	} {
 		if err := s.config.Registry.Register(c); err != nil {
 			return err
@@ -67,8 +72,27 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// directoryCollector reads the directory when it is scraped.
-type directoryCollector struct{ state func() *fsm.State }
+// directoryCollector reads the directory, and what the keeper of leases knows,
+// when it is scraped.
+type directoryCollector struct {
+	state  func() *fsm.State
+	keeper *lease.Keeper
+
+	mu    sync.Mutex
+	walk  walked
+	at    time.Time
+	valid bool
+}
+
+// walked is what takes a walk over every unit.
+type walked struct {
+	revision     fsm.Revision
+	unreplicated int
+	sameZone     map[fsm.RegionName]int
+}
+
+// walkEvery is how often every unit is walked at most: scrapes may come faster.
+const walkEvery = 10 * time.Second
 
 var (
 	descNodes = prometheus.NewDesc("domicile_nodes",
@@ -76,14 +100,18 @@ var (
 	descTenants = prometheus.NewDesc("domicile_tenants",
 		"Units whose primary is placed on a node.", []string{"node"}, nil)
 	descReplicas = prometheus.NewDesc("domicile_replicas",
-		"Units that a node holds a copy of.", []string{"node"}, nil)
+		"Units that a node follows, or is to follow.", []string{"node"}, nil)
 	descUnreplicated = prometheus.NewDesc("domicile_unreplicated_units",
-		"Units that should have a copy and have none.", nil, nil)
+		"Units that should have a copy and have none in sync; at most ten seconds old.", nil, nil)
+	descSameZone = prometheus.NewDesc("domicile_same_zone_copies",
+		"Copies in the zone of their primary, by region; at most ten seconds old.", []string{"region"}, nil)
+	descLeaseAge = prometheus.NewDesc("domicile_lease_age_seconds",
+		"Time since a node's newest answered grant, as the leader counts it; only on the leader, and only of nodes that take leases.", []string{"node"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *directoryCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descTenants, descReplicas, descUnreplicated} {
+	for _, d := range []*prometheus.Desc{descNodes, descTenants, descReplicas, descUnreplicated, descSameZone, descLeaseAge} {
 		out <- d
 	}
 }
@@ -91,39 +119,70 @@ func (c *directoryCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *directoryCollector) Collect(out chan<- prometheus.Metric) {
 	state := c.state()
-	states := map[string]int{"unleased": 0}
-	copies, units := 0, 0
+	states := make(map[proto.NodeState]int)
+	for _, s := range []proto.NodeState{proto.NodeUp, proto.NodeLapsed, proto.NodeLost, proto.NodeUnleased} {
+		states[s] = 0
+	}
+	regions := make(map[fsm.RegionName]bool)
 	for n := range state.Nodes() {
-		states[string(nodeState(n))]++
+		status, leads := c.keeper.Node(n.Name)
+		states[nodeState(state, n, status)]++
+		regions[n.Region] = true
 		held, copied := state.NodeHolds(n.Name)
-		units, copies = units+held, copies+copied
 		out <- gauge(descTenants, held, string(n.Name))
 		out <- gauge(descReplicas, copied, string(n.Name))
+		if leads && status.Lease == fsm.LeaseTaken {
+			out <- prometheus.MustNewConstMetric(descLeaseAge, prometheus.GaugeValue, float64(status.AgeMS)/1000, string(n.Name))
+		}
 	}
 	for name, count := range states {
-		out <- gauge(descNodes, count, name)
+		out <- gauge(descNodes, count, string(name))
 	}
-	out <- gauge(descUnreplicated, countUnreplicated(state, units, copies))
+	w := c.walked(state)
+	out <- gauge(descUnreplicated, w.unreplicated)
+	for region := range regions {
+		out <- gauge(descSameZone, w.sameZone[region], string(region))
+	}
 }
 
-// countUnreplicated counts units without a copy. Where there are no copies at
-// all that is every unit, and a directory of a million need not be walked.
-func countUnreplicated(state *fsm.State, units, copies int) int {
-	if state.Settings().Replicas == 0 {
-		return 0
+// walked counts over all units, seldom enough that a directory of a million
+// costs little.
+func (c *directoryCollector) walked(state *fsm.State) walked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.valid && (c.walk.revision == state.Revision() || time.Since(c.at) < walkEvery && state.CountTenants() > walkAlways) {
+		return c.walk
 	}
-	if copies == 0 {
-		return units
-	}
-	count := 0
+	began := time.Now()
+	c.walk = walkUnits(state)
+	c.valid, c.at = true, began
+	return c.walk
+}
+
+// walkAlways is how many tenants are walked at each scrape.
+const walkAlways = 10_000
+
+func walkUnits(state *fsm.State) walked {
+	w := walked{revision: state.Revision(), sameZone: make(map[fsm.RegionName]int)}
 	for t := range state.Tenants("", "") {
 		for p := range state.TenantUnits(t.Name) {
-			if len(p.Copies) == 0 {
-				count++
+			if p.State != fsm.UnitActive && p.State != fsm.UnitMoving {
+				continue
+			}
+			synced := false
+			for _, c := range p.Copies {
+				synced = synced || c.State == fsm.CopyInSync
+				if c.State.Follows() && sameZone(state, p.Unit, c.Node) {
+					home, _ := state.Node(p.Node)
+					w.sameZone[home.Region]++
+				}
+			}
+			if !synced && state.CopiesWanted(p) > 0 {
+				w.unreplicated++
 			}
 		}
 	}
-	return count
+	return w
 }
 
 func gauge(d *prometheus.Desc, value int, labels ...string) prometheus.Metric {

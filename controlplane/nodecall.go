@@ -13,18 +13,51 @@ import (
 	"domicile/proto"
 )
 
-// nodeCall does one step of a job on one node, as the holder of a term.
+// nodeCall makes one call to a node, as the holder of a term.
 type nodeCall struct {
 	nodes  *nodeClient
+	action loops.Action
 	node   nodeAt
-	target fsm.Target
 	holder proto.Holder
 	schema string
+	// source is whom units follow, and token what that node is shown; others are
+	// the nodes that units are handed to.
+	source *fsm.Node
+	token  string
+	others map[fsm.NodeName]string // their addresses
 }
 
-// do makes the call that v asks for and says what came of it.
-func (c *nodeCall) do(ctx context.Context, v loops.Verb) loops.Answer {
-	switch v {
+// addresses takes from the directory where the nodes are that the call is about;
+// false where one is not recorded.
+func (c *nodeCall) addresses(state *fsm.State) bool {
+	a := &c.action
+	node, ok := state.Node(a.Target.Node)
+	if !ok {
+		return false
+	}
+	c.node = at(node)
+	switch a.Verb {
+	case loops.FollowUnits:
+		if c.source, ok = state.Node(a.Source); !ok {
+			return false
+		}
+		if c.token = state.Settings().ReplicationToken; c.token == "" {
+			c.token = c.source.Token
+		}
+	case loops.HandOverUnits, loops.ThawUnits:
+		c.others = make(map[fsm.NodeName]string)
+		for _, i := range a.Units {
+			if n, ok := state.Node(i.Node); ok {
+				c.others[i.Node] = nodeURL(n.Addr)
+			}
+		}
+	}
+	return true
+}
+
+// do makes the call and says what came of it.
+func (c *nodeCall) do(ctx context.Context) loops.Answer {
+	switch v := c.action.Verb; v {
 	case loops.MakeUnit:
 		return c.make(ctx)
 	case loops.RunSchema:
@@ -40,15 +73,26 @@ func (c *nodeCall) do(ctx context.Context, v loops.Verb) loops.Answer {
 			return a
 		}
 		return c.runSchema(ctx)
+	case loops.FollowUnits:
+		return c.follow(ctx)
+	case loops.PromoteUnits:
+		return c.promote(ctx)
+	case loops.HandOverUnits:
+		return c.handOver(ctx)
+	case loops.ThawUnits:
+		return c.thaw(ctx)
+	case loops.LookAtUnits:
+		return c.look(ctx)
+	default:
+		panic(fmt.Sprintf("BUG: verb %d", v))
 	}
-	panic(fmt.Sprintf("BUG: verb %d", v))
 }
 
 func (c *nodeCall) make(ctx context.Context) loops.Answer {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := c.nodes.call(ctx, http.MethodPut, c.node, unitPath(c.target.Unit), nil,
-		proto.MakeUnit{ID: c.target.ID, Holder: c.holder})
+	reply, err := c.nodes.call(ctx, http.MethodPut, c.node, unitPath(c.action.Target.Unit), nil,
+		proto.MakeUnit{ID: c.action.Target.ID, Holder: c.holder})
 	if err == nil && reply.status == http.StatusCreated {
 		return loops.Answer{Outcome: loops.Done}
 	}
@@ -58,7 +102,7 @@ func (c *nodeCall) make(ctx context.Context) loops.Answer {
 func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
-	reply, err := c.nodes.call(ctx, http.MethodPost, c.node, unitPath(c.target.Unit)+"/schema", nil,
+	reply, err := c.nodes.call(ctx, http.MethodPost, c.node, unitPath(c.action.Target.Unit)+"/schema", nil,
 		proto.RunSchema{SQL: c.schema, Holder: c.holder})
 	switch {
 	case err == nil && reply.status == http.StatusOK:
@@ -81,8 +125,8 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 	defer cancel()
 	header := http.Header{}
 	header.Set(proto.HeaderHolder, c.holder.String())
-	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.target.ID), 10))
-	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.target.Unit), header, nil)
+	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.action.Target.ID), 10))
+	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.action.Target.Unit), header, nil)
 	if err == nil {
 		// Only a node's own word ends a job: what listens at its address may be
 		// something else for a while, and has a 404 for everything.
@@ -135,7 +179,7 @@ func (c *nodeCall) negative(reply nodeReply, err error, what string) loops.Answe
 }
 
 func (c *nodeCall) fields() map[string]string {
-	tenant, _, _ := c.target.Unit.Split()
+	tenant, _, _ := c.action.Target.Unit.Split()
 	return map[string]string{"node": string(c.node.name), "tenant": string(tenant)}
 }
 

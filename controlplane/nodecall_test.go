@@ -43,8 +43,9 @@ func TestOnlyANodesWordEndsARemoval(t *testing.T) {
 		}))
 		transport := &http.Transport{}
 		call := nodeCall{nodes: newNodeClient(transport), node: nodeAt{name: "n1", addr: node.URL, token: "t"},
-			target: fsm.Target{Unit: "acme", ID: 5, Node: "n1"}, holder: proto.Holder{Authority: "c1/global", History: 1, Term: 3}}
-		if a := call.do(context.Background(), loops.RemoveUnit); a.Outcome != c.want {
+			action: loops.Action{Call: loops.Call{Target: fsm.Target{Unit: "acme", ID: 5, Node: "n1"}}, Verb: loops.RemoveUnit},
+			holder: proto.Holder{Authority: "c1/global", History: 1, Term: 3}}
+		if a := call.do(context.Background()); a.Outcome != c.want {
 			t.Errorf("%d %s: outcome %d, want %d", c.status, c.body, a.Outcome, c.want)
 		}
 		transport.CloseIdleConnections()

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"domicile/controlplane/loops"
 	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
@@ -19,18 +20,43 @@ import (
 
 // Times of calls to nodes. loops.ConfirmAfter is longer than callTimeout.
 const (
-	dialTimeout   = 1 * time.Second
-	probeTimeout  = 2 * time.Second        // of a node before it is recorded (N5)
-	statsTimeout  = 500 * time.Millisecond // of all nodes before a create
-	callTimeout   = 10 * time.Second       // of one step: a node waits up to 5 s for a tenant in use
-	schemaTimeout = 60 * time.Second
+	dialTimeout    = 1 * time.Second
+	probeTimeout   = 2 * time.Second        // of a node before it is recorded (N5)
+	statsTimeout   = 500 * time.Millisecond // of all nodes before a create
+	callTimeout    = 10 * time.Second       // of one step: a node waits up to 5 s for a tenant in use
+	schemaTimeout  = 60 * time.Second
+	promoteTimeout = 5 * time.Second
+	// freezeFor is how long units may be frozen for a handover; what is not
+	// released by then thaws by itself.
+	freezeFor   = 5 * time.Second
+	lookTimeout = 60 * time.Second // a node may list very many units
+	// compareTimeout bounds positions asked for before a failover.
+	compareTimeout = time.Duration(loops.PositionsWithin) * time.Millisecond
 )
 
 // maxNodeAnswer bounds what is read of a node's answer.
 const maxNodeAnswer = 64 << 10
 
-// maxSizes bounds the answer that lists every unit of a node.
-const maxSizes = 64 << 20
+// maxBatch bounds the answer about the units of one call, maxSizes one that lists
+// every unit of a node with its size, and maxUnits one that tells all of each.
+const (
+	maxBatch = 4 << 20
+	maxSizes = 64 << 20
+	maxUnits = 512 << 20
+)
+
+// answerLimit is how much is read of the answer of a route.
+func answerLimit(path string) int64 {
+	switch path {
+	case "/_admin/sizes":
+		return maxSizes
+	case pathUnits:
+		return maxUnits
+	case pathFollow, pathPromote, pathHandover, pathThaw:
+		return maxBatch
+	}
+	return maxNodeAnswer
+}
 
 // nodeClient speaks the node's admin protocol (spec §2.5). It follows no
 // redirect and asks no proxy of the environment: a node's token is for the
@@ -92,11 +118,7 @@ func (c *nodeClient) call(ctx context.Context, method string, n nodeAt, path str
 		return nodeReply{}, err
 	}
 	defer resp.Body.Close()
-	limit := int64(maxNodeAnswer)
-	if path == "/_admin/sizes" {
-		limit = maxSizes
-	}
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit(path)))
 	if err != nil {
 		return nodeReply{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"domicile/controlplane/lease"
 	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
@@ -43,8 +44,12 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 		// Accepted all the same (C5): a zone that is lost takes both with it.
 		s.logger.Warn("a node's standby is in its own zone", "node", n.Name, "standby", standby.Name, "zone", string(n.Zone))
 	}
+	unreplicated := []fsm.TenantName{}
+	if put.Standby != nil && !result.Replayed {
+		unreplicated = s.pairUp(c.Context(), n)
+	}
 	httpserve.WriteJSON(w, status, proto.NodeRecorded{
-		Node: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Unreplicated: []fsm.TenantName{}})
+		Node: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Unreplicated: unreplicated})
 	return nil
 }
 
@@ -175,8 +180,10 @@ func (s *Server) ownRegion(region fsm.RegionName) error {
 	return nil
 }
 
+// deleteNode forgets a node that holds nothing (N6), or writes one off.
 func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
-	if err := c.none(); err != nil {
+	var body proto.DeleteNode
+	if err := c.decode(&body); err != nil {
 		return err
 	}
 	if err := s.nodeQuery(c.Request, nil); err != nil {
@@ -186,10 +193,10 @@ func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
 	if !fsm.ValidName(string(name)) {
 		return badName("node", string(name))
 	}
-	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name}); err != nil {
+	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name, Force: body.Force}); err != nil {
 		return err
 	}
-	s.logger.Info("node deleted", "node", name)
+	s.logger.Info("node deleted", "node", name, "written_off", body.Force)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -200,7 +207,7 @@ func (s *Server) listNodes(w http.ResponseWriter, r *http.Request, state *fsm.St
 	}
 	nodes := []proto.Node{}
 	for n := range state.Nodes() {
-		nodes = append(nodes, describeNode(state, n))
+		nodes = append(nodes, s.describeNode(state, n))
 	}
 	httpserve.WriteJSON(w, http.StatusOK, nodes)
 	return nil
@@ -219,15 +226,31 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request, state *fsm.Stat
 		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name),
 			Fields: map[string]string{"node": string(name)}})
 	}
-	httpserve.WriteJSON(w, http.StatusOK, describeNode(state, n))
+	httpserve.WriteJSON(w, http.StatusOK, s.describeNode(state, n))
 	return nil
 }
 
-func describeNode(state *fsm.State, n *fsm.Node) proto.Node {
+func (s *Server) describeNode(state *fsm.State, n *fsm.Node) proto.Node {
 	primaries, copies := state.NodeHolds(n.Name)
-	return proto.Node{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Weight: n.Weight,
-		Standby: n.Standby, State: nodeState(n), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
+	status, _ := s.keeper.Node(n.Name)
+	out := proto.Node{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Weight: n.Weight,
+		Standby: n.Standby, State: nodeState(state, n, status), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
+	if out.State == proto.NodeUp {
+		out.LeaseLeftMS = status.LeftMS
+	}
+	return out
 }
 
-// nodeState is the state of a node: nodes take no leases in this version.
-func nodeState(*fsm.Node) proto.NodeState { return proto.NodeUnleased }
+// nodeState is the state of a node. status is the zero one on a server that does
+// not lead, and does not know whether a lease has run out.
+func nodeState(state *fsm.State, n *fsm.Node, status lease.Status) proto.NodeState {
+	switch {
+	case n.Lost:
+		return proto.NodeLost
+	case n.Lease != fsm.LeaseTaken || state.Settings().AutoFailover <= 0:
+		return proto.NodeUnleased
+	case status.Expired || status.Lapsed:
+		return proto.NodeLapsed
+	}
+	return proto.NodeUp
+}

@@ -146,5 +146,5 @@ func TestC5AStandbyIsInItsNodesRegion(t *testing.T) {
 	s.want(s.ask("PUT", "/_shard/tenants/x", `{"node":"s1"}`), 409, fsm.CodeNodeIsStandby)
 	s.want(s.ask("PUT", "/_shard/nodes/s1", `{"region":"us"}`), 409, fsm.CodeNodeInUse)
 	s.want(s.ask("PUT", "/_shard/nodes/n1", `{"standby":""}`), 200, "")
-	s.want(s.ask("PUT", "/_shard/nodes/s1", `{"region":"us"}`), 200, "")
+	s.want(s.ask("PUT", "/_shard/nodes/s1", `{"region":"us"}`), 409, fsm.CodeNodeInUse) // it holds the copies of n1's tenants
 }

@@ -9,6 +9,7 @@ import (
 
 	"domicile/fsm"
 	"domicile/internal/httpserve"
+	"domicile/proto"
 )
 
 // readTimeout bounds how long a consistent read waits for the leader's word.
@@ -43,6 +44,24 @@ func (s *Server) read(h func(http.ResponseWriter, *http.Request, *fsm.State) err
 		state := s.group.State()
 		setRevision(w, state.Revision())
 		return h(w, r, state)
+	}
+}
+
+// ledRead is read for what the leader knows best: it is asked where it can be,
+// and where it cannot, this server answers by the directory alone.
+func (s *Server) ledRead(h func(http.ResponseWriter, *http.Request, *fsm.State) error, params ...string) httpserve.HandlerFunc {
+	local := s.read(h, params...)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		leader := s.group.Leader()
+		if leader.Self || !leader.Known || leader.API == "" || r.Header.Get(proto.HeaderRelayed) != "" {
+			return local(w, r)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		if err := s.relay(w, r.WithContext(ctx), leader); err != nil {
+			return local(w, r)
+		}
+		return nil
 	}
 }
 

@@ -35,7 +35,7 @@ var badRequests = []struct {
 	{"PUT", "/_shard/nodes/n1", `{"weight":4294967296}`, 400, "bad_request"},
 	{"PUT", "/_shard/nodes/n1", `{"weight":"1"}`, 400, "bad_request"},
 	{"PUT", "/_shard/nodes/n1", strings.Repeat(" ", maxBody+1), 413, "body_too_large"},
-	{"DELETE", "/_shard/nodes/n1", `{"force":true}`, 400, "bad_request"},
+	{"DELETE", "/_shard/nodes/n1", `{"forced":true}`, 400, "bad_request"},
 	{"DELETE", "/_shard/tenants/acme", `[]`, 400, "bad_request"},
 	{"PUT", "/_shard/tenants/acme/pin", `{"pinned":false}`, 400, "bad_request"},
 	// names (N1, G11)

@@ -11,17 +11,23 @@ import (
 func (s *Server) routes() []httpserve.Route {
 	const nodes, tenants, regions = "/_shard/nodes", "/_shard/tenants", "/_shard/regions"
 	return []httpserve.Route{
-		{Method: http.MethodGet, Path: nodes, Name: "list_nodes", Handler: s.read(s.listNodes, "region")},
-		{Method: http.MethodGet, Path: nodes + "/{node}", Name: "get_node", Handler: s.read(s.getNode, "region")},
+		{Method: http.MethodGet, Path: nodes, Name: "list_nodes", Handler: s.ledRead(s.listNodes, "region")},
+		{Method: http.MethodGet, Path: nodes + "/{node}", Name: "get_node", Handler: s.ledRead(s.getNode, "region")},
 		{Method: http.MethodPut, Path: nodes + "/{node}", Name: "put_node", Handler: s.change(s.putNode)},
 		{Method: http.MethodDelete, Path: nodes + "/{node}", Name: "delete_node", Handler: s.change(s.deleteNode)},
+		{Method: http.MethodPost, Path: nodes + "/{node}/failover", Name: "fail_over", Handler: s.change(s.failOver)},
 
 		{Method: http.MethodGet, Path: tenants, Name: "list_tenants", Handler: s.read(s.listTenants, tenantParams...)},
 		{Method: http.MethodGet, Path: tenants + "/{tenant}", Name: "get_tenant", Handler: s.read(s.getTenant)},
 		{Method: http.MethodPut, Path: tenants + "/{tenant}", Name: "put_tenant", Handler: s.change(s.putTenant)},
 		{Method: http.MethodDelete, Path: tenants + "/{tenant}", Name: "delete_tenant", Handler: s.change(s.deleteTenant)},
+		{Method: http.MethodGet, Path: tenants + "/{tenant}/explain", Name: "explain", Handler: s.read(s.explain, "for")},
 		{Method: http.MethodPut, Path: tenants + "/{tenant}/pin", Name: "put_pin", Handler: s.change(s.putPin)},
 		{Method: http.MethodDelete, Path: tenants + "/{tenant}/pin", Name: "delete_pin", Handler: s.change(s.deletePin)},
+
+		{Method: http.MethodPost, Path: "/_shard/replicas", Name: "repair", Handler: s.change(s.repair)},
+		{Method: http.MethodGet, Path: "/_shard/settings", Name: "get_settings", Handler: s.read(s.getSettings)},
+		{Method: http.MethodPut, Path: "/_shard/settings", Name: "put_settings", Handler: s.change(s.putSettings)},
 
 		{Method: http.MethodGet, Path: regions, Name: "list_regions", Handler: s.read(s.listRegions)},
 		{Method: http.MethodGet, Path: regions + "/{region}", Name: "get_region", Handler: s.read(s.getRegion)},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"domicile/controlplane/group"
+	"domicile/controlplane/lease"
 	"domicile/controlplane/stream"
 	"domicile/fsm"
 	"domicile/internal/audit"
@@ -43,6 +44,9 @@ type Server struct {
 	usage   *usage
 	asked   *askers
 	jobs    *executor
+	keeper  *lease.Keeper
+	changes *changes
+	known   *knowledge
 	audit   *audit.Log
 	handler *httpserve.Handler
 	token   atomic.Pointer[string] // shown to the group's other servers
@@ -85,7 +89,9 @@ func newServer(config Config) (*Server, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
+		changes: newChanges(), known: &knowledge{},
 	}
+	s.known.clear()
 	s.token.Store(&config.Token)
 	s.over, s.giveUp = context.WithCancel(context.Background())
 	if s.audit, err = audit.Open(config.Audit); err != nil {
@@ -123,7 +129,7 @@ func (s *Server) openGroup() error {
 		ID: c.ID, DataDir: c.DataDir, Region: c.Region, API: c.API,
 		Listener: c.RaftListener, Dial: c.RaftDial, Advertise: c.RaftAdvertise,
 		Bootstrap: c.Bootstrap, Relay: s.record, Settings: c.Settings, Version: fsm.Version,
-		Feed: &feed{stream: s.stream, events: s.events}, Logger: c.Logger.Named("raft"), Timing: c.Timing,
+		Feed: &feed{stream: s.stream, events: s.events, changes: s.changes}, Logger: c.Logger.Named("raft"), Timing: c.Timing,
 	}
 	if len(c.Join) > 0 {
 		settings.Join = s.join
@@ -132,7 +138,10 @@ func (s *Server) openGroup() error {
 	if s.group, err = group.Open(settings); err != nil {
 		return err
 	}
-	s.jobs = &executor{group: s.group, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked}
+	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
+	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
+		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters()}
+	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
 	return nil
@@ -167,6 +176,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.stop(server)
 		return nil
 	})
+	s.warnOfLease(s.config.Settings)
 	s.logger.Info("listening", "addr", s.config.Listener.Addr().String(), "api", s.config.API)
 	return work.Wait()
 }

@@ -137,11 +137,8 @@ func describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 		if home != nil {
 			out.Zone = home.Zone
 		}
-		if len(p.Copies) > 0 {
-			out.Replica = p.Copies[0].Node
-			if n, ok := state.Node(out.Replica); ok && home != nil {
-				out.SameZone = n.Zone != "" && n.Zone == home.Zone
-			}
+		if out.Replica = replicaOf(p); out.Replica != "" {
+			out.SameZone = sameZone(state, p.Unit, out.Replica)
 		}
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 // Waits for jobs. A job goes on when the wait is over.
 const (
 	jobTimeout    = 30 * time.Second
+	namedTimeout  = 10 * time.Second // of a new tenant's node, until it may write it
 	deleteTimeout = 5 * time.Second
 )
 
@@ -48,7 +49,33 @@ func (s *Server) putTenant(w http.ResponseWriter, c *change) error {
 			return err
 		}
 	}
-	httpserve.WriteJSON(w, http.StatusCreated, describeCreated(s.group.State(), result))
+	if err := s.writable(c, name); err != nil {
+		return err
+	}
+	out := describeCreated(s.group.State(), result)
+	if out.ReplicaOn != "" && sameZone(s.group.State(), fsm.UnitName(name), out.ReplicaOn) && !result.Replayed {
+		// Accepted all the same (C3): a zone that is lost takes both with it.
+		s.logger.Warn("a tenant's copy is in its primary's own zone, as no node in another is free", "tenant", name,
+			"node", out.Node, "replica", out.ReplicaOn)
+	}
+	httpserve.WriteJSON(w, http.StatusCreated, out)
+	return nil
+}
+
+// writable waits until a new tenant's node may write it: it was granted a lease
+// that names it.
+func (s *Server) writable(c *change, name fsm.TenantName) error {
+	state := s.group.State()
+	ctx, cancel := context.WithTimeout(c.Context(), namedTimeout)
+	defer cancel()
+	for u := range state.TenantUnits(name) {
+		if err := s.keeper.AwaitNamed(ctx, u.Node, state.Revision()); err != nil {
+			e := httpserve.Errorf(proto.Status(proto.CodeCreatePending), proto.CodeCreatePending,
+				"tenant %s was created, and its node %s has not been given the lease yet under which it writes; ask again shortly", name, u.Node)
+			e.Fields, e.Cause = map[string]any{"tenant": name, "node": u.Node}, err
+			return e
+		}
+	}
 	return nil
 }
 
@@ -116,32 +143,25 @@ func (s *Server) waitJob(ctx context.Context, id fsm.JobID, done func(*fsm.Job) 
 	}
 }
 
+// describeCreated tells where a new tenant and its copy are. A replayed answer
+// tells of the tenant as it is now, where it is still there.
 func describeCreated(state *fsm.State, result fsm.Result) proto.TenantCreated {
 	out := proto.TenantCreated{Tenant: result.Tenant.Name, Buckets: result.Tenant.Buckets}
-	if p := result.Placed; p != nil {
-		out.Node = p.Node
-		if n, ok := state.Node(p.Node); ok {
-			out.Region = n.Region
-			out.Unreplicated = unreplicated(state, n)
-		}
+	p := result.Placed
+	if p == nil {
+		return out
+	}
+	if now, ok := state.Placed(p.Unit); ok && now.ID == p.ID {
+		p = now
+	}
+	out.Node = p.Node
+	if n, ok := state.Node(p.Node); ok {
+		out.Region = n.Region
+	}
+	if out.ReplicaOn = replicaOf(p); out.ReplicaOn == "" {
+		out.Unreplicated = state.Unreplicated(p)
 	}
 	return out
-}
-
-// unreplicated says why a new unit on a node has no copy (C4).
-func unreplicated(state *fsm.State, n *fsm.Node) string {
-	if state.Settings().Replicas == 0 {
-		return "no replicas are asked for (--replicas 0)"
-	}
-	for other := range state.Nodes() {
-		if other.Name != n.Name && other.Region == n.Region {
-			return "this version keeps no copies"
-		}
-	}
-	if n.Region == "" {
-		return "there is no other node in the unnamed region"
-	}
-	return "there is no other node in region " + string(n.Region)
 }
 
 // deleteTenant removes a tenant (T5). It is gone for clients once the job has

@@ -3,10 +3,13 @@
 // no clock, no randomness, no goroutine. They are level-triggered: a call or a
 // proposal that was lost is planned again, because the state still asks for it.
 //
-// Jobs plans the work of more than one step (invariant I8). What a leader has
-// learned from nodes in its own term stands in a Memory beside the state; a new
-// leader starts with an empty one, and each step is such that beginning it
-// again is harmless:
+// Next plans one round. What a leader has learned from nodes in its own term
+// stands in a Memory beside the state; a new leader starts with an empty one,
+// and each step is such that beginning it again is harmless.
+//
+// # Jobs
+//
+// Work of more than one step (invariant I8):
 //
 //   - make: a node that holds the unit under the job's unit id answers as if it
 //     had made it now.
@@ -16,8 +19,29 @@
 //     former leader is refused by the node, which has heard the newer term.
 //   - undo, remove: done when the node has said that it does not hold the unit.
 //     A create that began in this term and certainly never reached its node
-//     (the connection was refused) is undone without asking it. Where this term's make got no answer, it may still arrive; the unit is
-//     asked for a second time, ConfirmAfter later, before it counts as gone.
+//     (the connection was refused) is undone without asking it. Where this
+//     term's make got no answer, it may still arrive; the unit is asked for a
+//     second time, ConfirmAfter later, before it counts as gone.
+//   - release, thaw: a handover. The source gives units up for the job, and
+//     answers the same when it is asked again; it takes back what it did not
+//     give up and what still belongs to it.
+//
+// # Nodes
+//
+// A node whose lease has certainly lapsed is failed over by one entry; one that
+// was lost and answers is said to be back, and what it holds is compared with
+// the directory; one that stops, or lacks what a copy has, hands over. What a
+// primary reports of its copies takes them from syncing to joining to in sync,
+// or back to syncing (architecture §3.7.1).
+//
+// # Units
+//
+// Each unit of which something was heard is looked at: a flipped one is
+// promoted, in calls of many, and its copies follow the new primary; copies that
+// are missing or badly placed are asked for after a grace, those that are too
+// many leave once as many as are wanted are in sync without them, and are
+// removed after another grace. A unit that needs nothing is remembered nowhere;
+// every ScanEvery all units are looked at, a part in each round.
 //
 // A node that does not answer delays no other node's work: calls are limited
 // for each node apart, and a silent node is asked by one call at a time.

@@ -4,83 +4,22 @@ import (
 	"domicile/fsm"
 )
 
-// Limits and times of the executor's work.
-const (
-	// CallsAtOnce bounds all calls under way: nodes × a few, within what one
-	// process can keep in sockets.
-	CallsAtOnce = 512
-	// CallsPerNode bounds those to one node that answers.
-	CallsPerNode = 16
-	// TriesUnavailable is how often a create asks a node that says "not now"
-	// before it is undone: together about three seconds.
-	TriesUnavailable = 5
-	// ConfirmAfter is when a unit whose make got no answer is looked for a
-	// second time: longer than a call may take (controlplane's callTimeout).
-	ConfirmAfter fsm.Millis = 12_000
-	// ProposeAgain is the pause after a proposal that failed.
-	ProposeAgain fsm.Millis = 200
-)
-
-// Verb says what a call does.
-type Verb uint8
-
-// Verbs.
-const (
-	MakeUnit  Verb = 1
-	RunSchema Verb = 2
-	// RemakeAndRunSchema removes the unit, makes it again and runs the schema.
-	RemakeAndRunSchema Verb = 3
-	RemoveUnit         Verb = 4
-)
-
-// Action is a call to be made.
-type Action struct {
-	Call
-	Verb Verb
-}
-
-// Proposal is a command to be proposed about a job.
-type Proposal struct {
-	Job fsm.JobID
-	Cmd fsm.Command
-}
-
-// Plan is what is to be done at once, and when to look again though nothing
-// happens: 0 for never.
-type Plan struct {
-	Calls     []Action
-	Proposals []Proposal
-	Wake      fsm.Millis
-}
-
-// Jobs plans the next step of each running job. What it plans must be noted in
-// m before it is called again.
-func Jobs(s *fsm.State, m *Memory, now fsm.Millis) Plan {
-	p := planner{s: s, m: m, now: now, taken: make(map[fsm.NodeName]int)}
-	for j := range s.RunningJobs() {
-		if until, waiting := m.proposing[j.ID]; waiting && now < until {
-			p.wakeAt(until)
-			continue
+// lookAtJobs notes which nodes are handing units over.
+func (p *planner) lookAtJobs() {
+	for j := range p.s.RunningJobs() {
+		if j.Kind == fsm.JobHandover {
+			p.sources[j.Source] = true
 		}
-		if m.fenced[j.ID] {
-			continue // a newer leader has it
+	}
+}
+
+// jobs plans the next step of each running job.
+func (p *planner) jobs() {
+	for j := range p.s.RunningJobs() {
+		if p.m.fenced[j.ID] || !p.free(Matter{Kind: MatterJob, Job: j.ID}) {
+			continue // a newer leader has it, or a step is being recorded
 		}
 		p.job(j)
-	}
-	return p.plan
-}
-
-type planner struct {
-	s     *fsm.State
-	m     *Memory
-	now   fsm.Millis
-	taken map[fsm.NodeName]int // calls planned in this round
-	plan  Plan
-}
-
-func (p *planner) wakeAt(t fsm.Millis) {
-	if t != forever && (p.plan.Wake == 0 || t < p.plan.Wake) {
-		p.plan.Wake = t
 	}
 }
 
@@ -96,6 +35,10 @@ func (p *planner) job(j *fsm.Job) {
 		p.forward(j, fsm.StepDone)
 	case fsm.StepUndo, fsm.StepRemove:
 		p.remove(j)
+	case fsm.StepRelease:
+		p.release(j)
+	case fsm.StepThaw:
+		p.thaw(j)
 	}
 }
 
@@ -112,17 +55,17 @@ func (p *planner) forward(j *fsm.Job, next fsm.JobStep) {
 		case t.last.Outcome == Done:
 		case t.last.Outcome == 0:
 			all = false
-			p.call(c, p.verb(j, target), false)
+			p.call(Action{Call: c, Verb: p.verb(j, target)}, false)
 		case t.last.Outcome == Unavailable && t.failures < TriesUnavailable:
 			all = false
 			p.again(c, t, p.verb(j, target))
 		default:
-			p.propose(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepUndo, Refusal: t.last.Refusal})
+			p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepUndo, Refusal: t.last.Refusal})
 			return
 		}
 	}
 	if all {
-		p.propose(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: next})
+		p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: next})
 	}
 }
 
@@ -158,7 +101,7 @@ func (p *planner) remove(j *fsm.Job) {
 		case t.last.Outcome == Absent || t.last.Outcome == Done:
 			p.confirm(c, t)
 		case t.last.Outcome == 0:
-			p.call(c, RemoveUnit, true)
+			p.call(Action{Call: c, Verb: RemoveUnit}, true)
 		default:
 			if problem == "" && t.last.Refusal != nil {
 				problem = t.last.Refusal.Text
@@ -168,9 +111,9 @@ func (p *planner) remove(j *fsm.Job) {
 	}
 	switch {
 	case all:
-		p.propose(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone})
+		p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone})
 	case problem != "" && problem != j.Problem:
-		p.propose(j, &fsm.NoteJob{ID: j.ID, Problem: problem})
+		p.advance(j, &fsm.NoteJob{ID: j.ID, Problem: problem})
 	}
 }
 
@@ -217,7 +160,7 @@ func (p *planner) confirm(c Call, t attempt) {
 		p.wakeAt(at)
 		return
 	}
-	p.call(c, RemoveUnit, true)
+	p.call(Action{Call: c, Verb: RemoveUnit}, true)
 }
 
 // again repeats a call that failed, once its time has come.
@@ -226,31 +169,70 @@ func (p *planner) again(c Call, t attempt, v Verb) {
 		p.wakeAt(t.retryAt)
 		return
 	}
-	p.call(c, v, v == RemoveUnit)
+	p.call(Action{Call: c, Verb: v}, v == RemoveUnit)
 }
 
-// call plans a call within the limits. A patient one waits for a node that is
-// known to be silent, behind the one call that tries it.
-func (p *planner) call(c Call, v Verb, patient bool) {
-	n := c.Target.Node
-	limit, running := CallsPerNode, p.taken[n]
-	if l, ok := p.m.links[n]; ok {
-		running += l.running
-		if patient && l.failures > 0 {
-			if p.now < l.retryAt {
-				p.wakeAt(l.retryAt)
-				return
+func (p *planner) advance(j *fsm.Job, cmd fsm.Command) {
+	p.propose(Matter{Kind: MatterJob, Job: j.ID}, cmd)
+}
+
+// release has the source of a handover give its units up, and ends the step with
+// what it released. Asked again, the source answers the same; one that refuses
+// has released nothing in this term, and is told to thaw what it did in another.
+func (p *planner) release(j *fsm.Job) {
+	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}}
+	t := p.m.known(c)
+	switch {
+	case t.running:
+	case t.last.Outcome == Done:
+		var released []fsm.UnitRef
+		for _, target := range j.Targets {
+			if _, failed := t.last.Failed[target.Unit]; !failed {
+				released = append(released, fsm.UnitRef{Unit: target.Unit, ID: target.ID})
 			}
-			limit = 1
 		}
+		p.advance(j, &fsm.EndRelease{ID: j.ID, Released: released})
+	case t.last.Outcome == Refused, t.last.Outcome == Foreign,
+		t.last.Outcome == Unavailable && t.failures >= TriesUnavailable:
+		p.advance(j, &fsm.EndRelease{ID: j.ID})
+	case p.now < t.retryAt:
+		p.wakeAt(t.retryAt)
+		p.note(j, t)
+	default:
+		p.put(Action{Call: c, Verb: HandOverUnits, Units: items(j.Targets)})
 	}
-	if running >= limit || p.m.running+len(p.plan.Calls) >= CallsAtOnce {
-		return // an answer that comes in makes room, and is a reason to plan again
-	}
-	p.taken[n]++
-	p.plan.Calls = append(p.plan.Calls, Action{Call: c, Verb: v})
 }
 
-func (p *planner) propose(j *fsm.Job, cmd fsm.Command) {
-	p.plan.Proposals = append(p.plan.Proposals, Proposal{Job: j.ID, Cmd: cmd})
+// thaw has the source of a handover take back what it did not release, and ends
+// the job once it has answered: until then a release of a former leader may
+// still reach it. Units that went elsewhere meanwhile are left out.
+func (p *planner) thaw(j *fsm.Job) {
+	mine := p.s.ToThaw(j)
+	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}}
+	t := p.m.known(c)
+	switch {
+	case t.running:
+	case len(mine) == 0 || t.last.Outcome == Done:
+		p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone})
+	case p.now < t.retryAt:
+		p.wakeAt(t.retryAt)
+		p.note(j, t)
+	default:
+		p.call(Action{Call: c, Verb: ThawUnits, Units: items(mine)}, true)
+	}
+}
+
+// note records what stands in a job's way, when that is news.
+func (p *planner) note(j *fsm.Job, t attempt) {
+	if r := t.last.Refusal; r != nil && r.Text != j.Problem {
+		p.advance(j, &fsm.NoteJob{ID: j.ID, Problem: r.Text})
+	}
+}
+
+func items(targets []fsm.Target) []Item {
+	out := make([]Item, len(targets))
+	for i, t := range targets {
+		out[i] = Item{UnitRef: fsm.UnitRef{Unit: t.Unit, ID: t.ID}, Node: t.Node}
+	}
+	return out
 }

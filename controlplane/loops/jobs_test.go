@@ -55,16 +55,16 @@ func (w *world) remove(t fsm.TenantName) fsm.JobID { return w.apply(0, &fsm.Dele
 
 // plan plans, begins the calls and applies the proposals.
 func (w *world) plan() Plan {
-	p := Jobs(w.state.Snapshot(), w.m, w.now)
+	p := Next(w.state.Snapshot(), w.m, nil, w.now)
 	for _, a := range p.Calls {
-		w.m.Begin(a.Call)
+		w.m.Begin(a)
 	}
 	for _, c := range p.Proposals {
-		w.m.Propose(c.Job)
+		w.m.Propose(c)
 		r := w.apply(w.term, c.Cmd)
-		w.m.Proposed(c.Job, r.Refusal == nil, w.now)
+		w.m.Proposed(c, r.Refusal == nil, w.now)
 	}
-	w.m.Forget(w.state)
+	w.m.Forget(w.state, w.now)
 	return p
 }
 

@@ -4,11 +4,15 @@ import (
 	"domicile/fsm"
 )
 
-// Call is one step of a job on one of its targets.
+// Call is what a call is for: one step of a job on one of its targets, or Work
+// that is no step of a job. Of one, only one is under way at a time.
 type Call struct {
 	Job    fsm.JobID
 	Step   fsm.JobStep
-	Target fsm.Target
+	Target fsm.Target // the node asked, and the unit where it is about one
+	Work   Verb
+	Source fsm.NodeName // FollowUnits: whom; LookAtUnits: the lapsed node whose copies are compared
+	Epoch  uint64       // PromoteUnits
 }
 
 // Outcome says what came of a call.
@@ -16,7 +20,7 @@ type Outcome uint8
 
 // Outcomes of calls.
 const (
-	Done        Outcome = 1 // it is as the step wants it: made, run, removed
+	Done        Outcome = 1 // it is as the step wants it: made, run, removed; of a call about many units: see Answer.Units
 	Absent      Outcome = 2 // to a removal: the node does not hold this unit
 	Refused     Outcome = 3 // the node said no
 	Unavailable Outcome = 4 // the node said: not now; nothing was done
@@ -34,6 +38,26 @@ type Answer struct {
 	// Untouched: it is certain that the call did nothing on the node, and never
 	// will. Not set, it may have, or may still.
 	Untouched bool
+	// Failed are, of a call about many units that is Done, those that it was not
+	// done for; Held is what LookAtUnits found.
+	Failed map[fsm.UnitName]Failure
+	Held   []Held
+}
+
+// Failure says why a call was not done for a unit.
+type Failure struct {
+	Why  string
+	Left fsm.Millis // time after which it can be done: a promise runs out then; or 0
+}
+
+// Held is a unit that a node holds.
+type Held struct {
+	fsm.UnitRef
+	Epoch, Seq uint64 // its position
+	// From and To are what the node had acknowledged alone on a branch that was
+	// given up, or ""; Aside names the files that it keeps of such.
+	From, To string
+	Aside    []string
 }
 
 // attempt is what is known of a Call in this term.
@@ -43,6 +67,7 @@ type attempt struct {
 	last     Answer // of the last call that ended; zero before
 	failures int    // calls in a row that did not end Done or Absent
 	retryAt  fsm.Millis
+	lastEnd  fsm.Millis // when the last call ended
 	endedAt  fsm.Millis // when it first ended Done or Absent
 	looks    int        // how often it did; asked again only ConfirmAfter later
 }
@@ -54,15 +79,21 @@ type link struct {
 	retryAt  fsm.Millis
 }
 
-// Memory is what a leader knows of its jobs in its own term beside the state.
-// It is used by one goroutine.
+// Memory is what a leader knows in its own term beside the state. It is used by
+// one goroutine.
 type Memory struct {
 	since     fsm.Revision
 	calls     map[Call]*attempt
 	links     map[fsm.NodeName]*link
-	proposing map[fsm.JobID]fsm.Millis // a proposal is under way, or failed and waits till then
+	proposing map[Matter]fsm.Millis // a proposal is under way, or failed and waits till then
 	fenced    map[fsm.JobID]bool
 	running   int
+
+	units unitMemory
+	nodes map[fsm.NodeName]*nodeMemory
+	// look asks for a round over the nodes though no news of them came.
+	look   bool
+	lookAt fsm.Millis
 }
 
 // NewMemory is that of a leader whose term began at or before revision since:
@@ -72,8 +103,11 @@ func NewMemory(since fsm.Revision) *Memory {
 		since:     since,
 		calls:     make(map[Call]*attempt),
 		links:     make(map[fsm.NodeName]*link),
-		proposing: make(map[fsm.JobID]fsm.Millis),
+		proposing: make(map[Matter]fsm.Millis),
 		fenced:    make(map[fsm.JobID]bool),
+		units:     newUnitMemory(),
+		nodes:     make(map[fsm.NodeName]*nodeMemory),
+		look:      true,
 	}
 }
 
@@ -81,17 +115,20 @@ func NewMemory(since fsm.Revision) *Memory {
 func (m *Memory) Running() int { return m.running }
 
 // Begin notes that a call is under way.
-func (m *Memory) Begin(c Call) {
-	m.attempt(c).running = true
-	m.link(c.Target.Node).running++
+func (m *Memory) Begin(a Action) {
+	m.attempt(a.Call).running = true
+	m.link(a.Target.Node).running++
 	m.running++
+	if len(a.Units) > 0 {
+		m.units.flying[a.Call] = a.Units
+	}
 }
 
 // End notes what came of a call that was under way.
 func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 	t, l := m.attempt(c), m.link(c.Target.Node)
 	t.running = false
-	t.last = a
+	t.last, t.lastEnd = a, now
 	t.touched = t.touched || !a.Untouched
 	l.running--
 	m.running--
@@ -108,39 +145,91 @@ func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 			t.endedAt = now
 		}
 	case Fenced:
-		m.fenced[c.Job] = true
+		if c.Job != 0 {
+			m.fenced[c.Job] = true
+			break
+		}
+		fallthrough
 	default:
 		t.failures++
 		t.retryAt = now + backoff(t.failures, uint64(c.Job))
+	}
+	m.ended(c, t, now)
+}
+
+// ended passes on what a call that was no step of a job has brought.
+func (m *Memory) ended(c Call, t *attempt, now fsm.Millis) {
+	m.units.ended(c, t, now)
+	if c.Work == LookAtUnits {
+		m.node(c.Target.Node).looked(c, t.last, now)
+		if lapsed, ok := m.nodes[c.Source]; ok {
+			lapsed.told(c, t.last)
+		}
+		m.look = true
+	}
+	if c.Work != 0 && (t.last.Outcome == Done || t.last.Outcome == Absent) {
+		delete(m.calls, c)
 	}
 }
 
 // forever marks a proposal that is under way.
 const forever = fsm.Millis(1<<63 - 1)
 
-// Propose notes that a proposal about a job is under way.
-func (m *Memory) Propose(id fsm.JobID) { m.proposing[id] = forever }
+// Propose notes that a proposal is under way.
+func (m *Memory) Propose(p Proposal) { m.proposing[p.Matter] = forever }
 
-// Proposed notes that a proposal about a job has ended; one that failed is
-// made again ProposeAgain later, if the state still asks for it.
-func (m *Memory) Proposed(id fsm.JobID, ok bool, now fsm.Millis) {
+// Proposed notes that a proposal has ended; one that failed is made again
+// ProposeAgain later, if the state still asks for it.
+func (m *Memory) Proposed(p Proposal, ok bool, now fsm.Millis) {
 	if ok {
-		delete(m.proposing, id)
-		return
+		delete(m.proposing, p.Matter)
+	} else {
+		m.proposing[p.Matter] = now + ProposeAgain
 	}
-	m.proposing[id] = now + ProposeAgain
+	m.units.proposed(p.Cmd)
+	switch p.Kind {
+	case MatterFailOver, MatterBack:
+		m.ChangedNode(p.Node)
+	}
+	if p.Kind != MatterJob {
+		m.look = true
+	}
 }
 
-// Forget drops what is known of jobs that have ended.
-func (m *Memory) Forget(s *fsm.State) {
+// Changed notes that something about a unit may have changed.
+func (m *Memory) Changed(u fsm.UnitName) { m.units.open(u) }
+
+// ChangedNode has every unit looked at that a node holds.
+func (m *Memory) ChangedNode(n fsm.NodeName) {
+	m.units.holders = append(m.units.holders, n)
+	m.look = true
+}
+
+// ChangedAll has every unit looked at: a node came, changed or went, or the
+// settings did, or what changed is not known.
+func (m *Memory) ChangedAll() {
+	m.units.scanAgain = true
+	m.look = true
+}
+
+// Hurry has copies repaired without a grace until a time (C6): an operator
+// asked for it.
+func (m *Memory) Hurry(until fsm.Millis) {
+	m.units.hurry = until
+	m.ChangedAll()
+}
+
+// Forget drops what is known of jobs that have ended, and of nodes that are
+// gone.
+func (m *Memory) Forget(s *fsm.State, now fsm.Millis) {
 	for c, t := range m.calls {
-		if !t.running && ended(s, c.Job) {
+		if !t.running && (c.Job != 0 && ended(s, c.Job) || c.Work != 0 && now > t.retryAt+ScanEvery) {
 			delete(m.calls, c)
 		}
 	}
-	for id := range m.proposing {
-		if m.proposing[id] != forever && ended(s, id) {
-			delete(m.proposing, id)
+	for at, until := range m.proposing {
+		if until != forever && (at.Job != 0 && ended(s, at.Job) || at.Job == 0 && now >= until) {
+			delete(m.proposing, at)
 		}
 	}
 	for id := range m.fenced {
@@ -151,6 +240,11 @@ func (m *Memory) Forget(s *fsm.State) {
 	for n, l := range m.links {
 		if _, ok := s.Node(n); !ok && l.running == 0 {
 			delete(m.links, n)
+		}
+	}
+	for n := range m.nodes {
+		if _, ok := s.Node(n); !ok {
+			delete(m.nodes, n)
 		}
 	}
 }
@@ -184,6 +278,15 @@ func (m *Memory) link(n fsm.NodeName) *link {
 		m.links[n] = l
 	}
 	return l
+}
+
+func (m *Memory) node(n fsm.NodeName) *nodeMemory {
+	k, ok := m.nodes[n]
+	if !ok {
+		k = newNodeMemory()
+		m.nodes[n] = k
+	}
+	return k
 }
 
 // backoff doubles from 200 ms to 10 s, less up to a quarter, so that jobs that

@@ -1,0 +1,374 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"domicile/controlplane/loops"
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+const (
+	// answerTimeout is how long a node may take to show that it answers before a
+	// failover by hand.
+	answerTimeout = time.Second
+	// failoverTimeout bounds the wait for promotions once the units have
+	// flipped, and beyond the longest lease the wait for a silent node.
+	failoverTimeout = 15 * time.Second
+	// maxFailoverWait keeps the whole below what a relaying server waits.
+	maxFailoverWait = 45 * time.Second
+)
+
+// failOver fails a node over by hand (L6): one that answers releases its units
+// first, a silent one that is leased is waited for until its lease has run out
+// (architecture §3.7.7).
+func (s *Server) failOver(w http.ResponseWriter, c *change) error {
+	name := fsm.NodeName(c.PathValue("node"))
+	var body proto.FailOver
+	if err := c.decode(&body); err != nil {
+		return err
+	}
+	if err := s.nodeQuery(c.Request, nil); err != nil {
+		return err
+	}
+	if !fsm.ValidName(string(name)) {
+		return badName("node", string(name))
+	}
+	state := s.group.State()
+	node, ok := state.Node(name)
+	if !ok {
+		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name),
+			Fields: map[string]string{"node": string(name)}})
+	}
+	f := &handFailover{Server: s, c: c, w: w, node: node, force: body.Force, held: heldBy(state, name)}
+	ctx, cancel := context.WithTimeout(c.Context(), maxFailoverWait)
+	defer cancel()
+	if err := f.run(ctx); err != nil {
+		return err
+	}
+	out := f.describe(s.group.State())
+	status := http.StatusOK
+	if len(out.Failed) > 0 {
+		status = http.StatusBadGateway
+	}
+	setRevision(w, s.group.State().Revision())
+	httpserve.WriteJSON(w, status, out)
+	return nil
+}
+
+// handFailover is one failover by hand.
+type handFailover struct {
+	*Server
+	c     *change
+	w     http.ResponseWriter
+	node  *fsm.Node
+	force bool
+	held  []heldUnit
+}
+
+// heldUnit is a unit that the node held when it was asked for.
+type heldUnit struct {
+	fsm.UnitRef
+	primary bool
+}
+
+// heldBy gives the served units that a node holds, as primary or as copy.
+func heldBy(state *fsm.State, n fsm.NodeName) []heldUnit {
+	var units []heldUnit
+	for u := range state.HeldBy(n) {
+		if u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
+			continue
+		}
+		if u.Node == n || follows(u, n) {
+			units = append(units, heldUnit{fsm.UnitRef{Unit: u.Unit, ID: u.ID}, u.Node == n})
+		}
+	}
+	return units
+}
+
+func follows(u *fsm.Placed, n fsm.NodeName) bool {
+	return slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == n && c.State.Follows() })
+}
+
+// run does what the node's state asks for, and waits for it.
+func (f *handFailover) run(ctx context.Context) error {
+	leased := f.node.Lease == fsm.LeaseTaken && f.group.State().Settings().AutoFailover > 0
+	switch {
+	case f.c.replayed:
+		return f.handOver(ctx) // Apply gives the first answer, whatever is proposed
+	case !leased && !f.force && !f.node.Lost:
+		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnleased, Fields: map[string]string{"node": string(f.node.Name)},
+			Text: "node " + string(f.node.Name) + " takes no lease, so that nothing keeps it from going on to write: " +
+				"make sure that it does not, then ask again with force"})
+	case f.answers(ctx):
+		return f.handOver(ctx)
+	case leased && !f.node.Lost:
+		return f.waitLapse(ctx)
+	}
+	return f.flip(ctx)
+}
+
+// answers reports whether the node answers now.
+func (f *handFailover) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := f.nodes.stats(ctx, at(f.node))
+	return err == nil
+}
+
+// handOver has the node release its units, a call's worth in each job, and waits
+// until they are promoted.
+func (f *handFailover) handOver(ctx context.Context) error {
+	units := f.ready(f.group.State())
+	for first := true; first || len(units) > 0; first = false {
+		now := units[:min(len(units), loops.UnitsPerCall)]
+		units = units[len(now):]
+		cmd := &fsm.BeginHandover{Node: f.node.Name, Cause: fsm.CauseHand, Units: now, Silent: f.silentNodes(ctx)}
+		c := *f.c
+		if !first {
+			c.key = "" // the key stands for the first job; what follows is done as far as it goes
+		}
+		result, err := f.propose(f.w, &c, cmd)
+		if err != nil {
+			if first {
+				return err
+			}
+			return nil // told as failed
+		}
+		if result.Replayed {
+			f.held = f.heldThen(result)
+			units = nil
+		}
+		if result.Job != 0 {
+			// Released or not, each unit is told of as the directory has it then.
+			_, _, _ = f.waitJob(ctx, result.Job, func(j *fsm.Job) bool { return j.Step != fsm.StepRelease })
+		}
+	}
+	f.waitPromoted(ctx)
+	return nil
+}
+
+// heldThen gives the units that an earlier failover under the same key was about.
+func (f *handFailover) heldThen(result fsm.Result) []heldUnit {
+	var units []heldUnit
+	for _, flip := range result.Flips {
+		units = append(units, heldUnit{flip.UnitRef, true})
+	}
+	if job, ok := f.group.State().Job(result.Job); ok {
+		for _, t := range job.Targets {
+			units = append(units, heldUnit{fsm.UnitRef{Unit: t.Unit, ID: t.ID}, true})
+		}
+	}
+	return units
+}
+
+// ready gives the units of the node that a copy may take over.
+func (f *handFailover) ready(state *fsm.State) []fsm.UnitRef {
+	var units []fsm.UnitRef
+	for u := range state.HeldBy(f.node.Name) {
+		if u.Node == f.node.Name && u.State == fsm.UnitActive && u.Promoted() &&
+			slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }) {
+			units = append(units, fsm.UnitRef{Unit: u.Unit, ID: u.ID})
+		}
+	}
+	return units
+}
+
+// silentNodes names the other nodes that the keeper of leases knows not to
+// answer.
+func (f *handFailover) silentNodes(context.Context) []fsm.NodeName {
+	var silent []fsm.NodeName
+	for n := range f.group.State().Nodes() {
+		if s, ok := f.keeper.Node(n.Name); ok && s.Silent && n.Name != f.node.Name {
+			silent = append(silent, n.Name)
+		}
+	}
+	return silent
+}
+
+// waitLapse waits until the node's lease has certainly run out and the executor
+// has failed it over, or the node answers again.
+func (f *handFailover) waitLapse(ctx context.Context) error {
+	longest := time.Duration(f.group.State().Settings().LongestLease) * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, longest+longest/10+failoverTimeout)
+	defer cancel()
+	for {
+		changed := f.keeper.Changed()
+		state := f.group.State()
+		node, ok := state.Node(f.node.Name)
+		if !ok || node.Lost {
+			f.waitPromoted(ctx)
+			return nil
+		}
+		if s, ok := f.keeper.Node(node.Name); ok && s.Answered && !s.Silent && !s.Lapsed && f.answers(ctx) {
+			return f.handOver(ctx)
+		}
+		wait, stop := context.WithCancel(ctx)
+		entry := make(chan struct{})
+		go func() {
+			defer close(entry)
+			_ = f.group.WaitRevision(wait, state.Revision()+1)
+		}()
+		select {
+		case <-entry:
+		case <-changed:
+		case <-ctx.Done():
+		}
+		stop()
+		<-entry
+		if ctx.Err() != nil {
+			return nil // told as failed
+		}
+	}
+}
+
+// flip gives the units of a silent node that writes nothing any more, as an
+// operator has made sure, to their copies; with force also to copies that may
+// lack acknowledged writes, the furthest ahead.
+func (f *handFailover) flip(ctx context.Context) error {
+	cmd := &fsm.FailOver{Node: f.node.Name, Cause: fsm.CauseHand, Silent: true}
+	if f.force {
+		cmd.Choices = f.choices(ctx)
+	}
+	result, err := f.propose(f.w, f.c, cmd)
+	if err != nil {
+		return err
+	}
+	f.logger.Warn("a node was failed over by hand", "node", f.node.Name, "units", len(result.Flips), "left", len(result.Left))
+	f.changes.node(f.node.Name)
+	f.waitPromoted(ctx)
+	return nil
+}
+
+// choices names, for units without a copy in sync, the copy that stands
+// furthest.
+func (f *handFailover) choices(ctx context.Context) []fsm.Flip {
+	state := f.group.State()
+	units := make(map[fsm.NodeName][]*fsm.Placed)
+	for u := range state.HeldBy(f.node.Name) {
+		if u.Node != f.node.Name || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }) {
+			continue
+		}
+		for _, c := range u.Copies {
+			if c.State.Follows() {
+				units[c.Node] = append(units[c.Node], u)
+			}
+		}
+	}
+	best := make(map[fsm.UnitName]fsm.Flip)
+	where := make(map[fsm.UnitName][2]uint64)
+	for n, list := range units {
+		for unit, position := range f.positions(ctx, state, n) {
+			i := slices.IndexFunc(list, func(u *fsm.Placed) bool { return u.Unit == unit.Unit && u.ID == unit.ID })
+			if i < 0 || slices.Compare(position[:], []uint64{where[unit.Unit][0], where[unit.Unit][1]}) < 0 {
+				continue
+			}
+			best[unit.Unit], where[unit.Unit] = fsm.Flip{UnitRef: unit, From: f.node.Name, To: n}, position
+		}
+	}
+	var out []fsm.Flip
+	for _, flip := range best {
+		if len(out) < loops.UnitsPerCall {
+			out = append(out, flip)
+		}
+	}
+	return out
+}
+
+// positions asks a node where its units stand.
+func (f *handFailover) positions(ctx context.Context, state *fsm.State, n fsm.NodeName) map[fsm.UnitRef][2]uint64 {
+	node, ok := state.Node(n)
+	if !ok {
+		return nil
+	}
+	call := nodeCall{nodes: f.nodes, node: at(node)}
+	held, _, _ := call.held(ctx, answerTimeout)
+	out := make(map[fsm.UnitRef][2]uint64)
+	for _, h := range held {
+		if epoch, seq, ok := parsePosition(h.Position); ok {
+			out[fsm.UnitRef{Unit: h.Unit, ID: h.ID}] = [2]uint64{epoch, seq}
+		}
+	}
+	return out
+}
+
+// waitPromoted waits until each unit that went elsewhere takes writes there.
+func (f *handFailover) waitPromoted(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
+	defer cancel()
+	for {
+		state := f.group.State()
+		waiting := slices.ContainsFunc(f.held, func(h heldUnit) bool {
+			u, ok := state.Placed(h.Unit)
+			return ok && u.ID == h.ID && h.primary && u.Node != f.node.Name && !u.Promoted()
+		})
+		if !waiting || f.group.WaitRevision(ctx, state.Revision()+1) != nil {
+			break
+		}
+	}
+	state := f.group.State()
+	named := make(map[fsm.NodeName]bool)
+	for _, h := range f.held {
+		if u, ok := state.Placed(h.Unit); ok && h.primary && u.Node != f.node.Name && u.Promoted() {
+			named[u.Node] = true
+		}
+	}
+	for n := range named { // they are granted there, or will be within a renewal
+		_ = f.keeper.AwaitNamed(ctx, n, state.Revision())
+	}
+}
+
+// describe tells what became of the units that the node held.
+func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
+	out := proto.FailedOver{Node: f.node.Name, Promoted: []proto.TenantPromoted{}, Failed: []proto.TenantFailed{}, Unreplicated: []fsm.TenantName{}}
+	for _, h := range f.held {
+		u, ok := state.Placed(h.Unit)
+		if !ok || u.ID != h.ID {
+			continue
+		}
+		tenant, _, _ := u.Unit.Split()
+		switch {
+		case h.primary && u.Node == f.node.Name:
+			out.Failed = append(out.Failed, proto.TenantFailed{Tenant: tenant, Why: f.whyStayed(u)})
+			continue
+		case h.primary && !u.Promoted():
+			why := f.known.why(u.Unit)
+			if why == "" {
+				why = "node " + string(u.Node) + " has not answered yet"
+			}
+			out.Failed = append(out.Failed, proto.TenantFailed{Tenant: tenant, Why: "it is placed on " + string(u.Node) + " and not promoted there yet: " + why})
+		case h.primary:
+			out.Promoted = append(out.Promoted, proto.TenantPromoted{Tenant: tenant, To: u.Node, Lost: f.known.lostOf(u.Unit)})
+		}
+		if !replicated(state, u) {
+			out.Unreplicated = append(out.Unreplicated, tenant)
+		}
+	}
+	return out
+}
+
+// whyStayed says why a unit was not failed over.
+func (f *handFailover) whyStayed(u *fsm.Placed) string {
+	switch why := f.known.why(u.Unit); {
+	case len(u.Copies) == 0 || !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() }):
+		return "it has no copy"
+	case !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }):
+		return "it has no copy in sync; force promotes one of a silent node that may lack acknowledged writes"
+	case why != "":
+		return why
+	}
+	return "it was not released in time; ask again"
+}
+
+// replicated reports whether a unit has a copy on a node that is there, or is to
+// have none.
+func replicated(state *fsm.State, u *fsm.Placed) bool {
+	return state.CopiesWanted(u) == 0 || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
+		n, ok := state.Node(c.Node)
+		return ok && !n.Lost && c.State.Follows()
+	})
+}

@@ -1,0 +1,138 @@
+package loops
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"domicile/fsm"
+)
+
+// look is what a leader knows of what a node holds. A node is asked at the
+// beginning of a term, when it is back, and every LookEvery.
+type look struct {
+	again    bool // ask now
+	next     fsm.Millis
+	strange  map[fsm.UnitRef]fsm.Millis // held though not placed there, since when it was first seen
+	removing map[fsm.UnitRef]bool       // seen twice: to be removed
+	held     []Held                     // an answer that was not looked through yet
+	told     map[fsm.UnitRef]bool       // what was lost was told
+}
+
+// looked notes what a node answered.
+func (m *nodeMemory) looked(c Call, a Answer, now fsm.Millis) {
+	if c.Source != "" || a.Outcome != Done {
+		return // about the positions of copies, or no answer
+	}
+	m.look.held = a.Held
+	if m.look.held == nil {
+		m.look.held = []Held{}
+	}
+	m.look.next = now + LookEvery
+}
+
+// lookAt asks a node what it holds, and acts on what it answered: what no entry
+// places there is removed, once it was seen again ConfirmAfter later, and what
+// was lost is told.
+func (p *planner) lookAt(n *fsm.Node, k *nodeMemory) {
+	l := &k.look
+	if l.held != nil {
+		p.compareHeld(n, l)
+	}
+	p.removeStrange(n, l)
+	call := Call{Work: LookAtUnits, Target: fsm.Target{Node: n.Name}}
+	t := p.m.known(call)
+	switch {
+	case t.running:
+	case t.failures > 0 && p.now < t.retryAt:
+		p.nodesAt(t.retryAt)
+	case l.again || p.now >= l.next:
+		if p.call(Action{Call: call, Verb: LookAtUnits}, true) {
+			l.again = false
+		} else {
+			p.nodesAt(p.now + ProposeAgain)
+		}
+	default:
+		p.nodesAt(l.next)
+	}
+}
+
+// compareHeld looks through what a node said that it holds. Every unit is made
+// after the entry that places it (I8), so that what the state does not place
+// there now is one that was given up, or forgotten.
+func (p *planner) compareHeld(n *fsm.Node, l *look) {
+	strange := make(map[fsm.UnitRef]fsm.Millis)
+	for _, h := range l.held {
+		if p.placedOn(h.UnitRef, n.Name) {
+			p.tellLost(n, l, h)
+			continue
+		}
+		since, seen := l.strange[h.UnitRef]
+		if !seen {
+			since = p.now
+		}
+		strange[h.UnitRef] = since
+		if seen && p.now-since >= ConfirmAfter {
+			if l.removing == nil {
+				l.removing = make(map[fsm.UnitRef]bool)
+			}
+			l.removing[h.UnitRef] = true
+		}
+	}
+	l.held, l.strange = nil, strange
+	if len(l.removing) > 0 {
+		p.plan.Findings = append(p.plan.Findings, Finding{Kind: FoundUnplaced, Node: n.Name, Count: len(l.removing)})
+	}
+	if len(strange) > len(l.removing) {
+		l.next = min(l.next, p.now+ConfirmAfter)
+	}
+}
+
+// placedOn reports whether an entry places a unit on a node in any way.
+func (p *planner) placedOn(r fsm.UnitRef, n fsm.NodeName) bool {
+	u, ok := p.s.Placed(r.Unit)
+	if !ok || u.ID != r.ID {
+		return false
+	}
+	return u.Node == n || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == n })
+}
+
+// tellLost tells once what a node had acknowledged alone on a branch that was
+// given up (L7).
+func (p *planner) tellLost(n *fsm.Node, l *look, h Held) {
+	if h.From == "" && len(h.Aside) == 0 || l.told[h.UnitRef] {
+		return
+	}
+	if l.told == nil {
+		l.told = make(map[fsm.UnitRef]bool)
+	}
+	l.told[h.UnitRef] = true
+	p.plan.Findings = append(p.plan.Findings, Finding{Kind: FoundLost, Node: n.Name, Unit: h.UnitRef,
+		From: h.From, To: h.To, Files: h.Aside})
+}
+
+// removeStrange takes units off a node that are not placed there.
+func (p *planner) removeStrange(n *fsm.Node, l *look) {
+	for _, r := range slices.SortedFunc(maps.Keys(l.removing), func(a, b fsm.UnitRef) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.ID, b.ID))
+	}) {
+		if p.placedOn(r, n.Name) {
+			delete(l.removing, r) // it came to be since
+			continue
+		}
+		call := Call{Work: RemoveUnit, Target: fsm.Target{Unit: r.Unit, ID: r.ID, Node: n.Name}}
+		t := p.m.known(call)
+		switch {
+		case t.running:
+		case t.failures > 0 && p.now < t.retryAt:
+			p.nodesAt(t.retryAt)
+		default:
+			if !p.call(Action{Call: call, Verb: RemoveUnit}, true) {
+				p.nodesAt(p.now + ProposeAgain)
+				return
+			}
+			delete(l.removing, r) // one that fails is seen again
+			delete(l.strange, r)
+		}
+	}
+}

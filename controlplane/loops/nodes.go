@@ -1,0 +1,278 @@
+package loops
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"domicile/fsm"
+)
+
+// News is what the keeper of leases knows of the nodes.
+type News struct {
+	Nodes map[fsm.NodeName]*NodeNews
+	// Fresh says that it is not what the last round was given.
+	Fresh bool
+	// MaySettle says that no lease can run any more that is longer than
+	// Settings.AutoFailover.
+	MaySettle bool
+}
+
+// NodeNews is what the keeper of leases knows of a node.
+type NodeNews struct {
+	Lease    fsm.NodeLease // as the node told in this term; LeaseUnknown before
+	Answered bool          // it answered in this term
+	Silent   bool          // its last call failed
+	Lapsed   bool          // its lease has certainly lapsed, and it is sent nothing until a failover was recorded
+	Stopping bool          // it wants to hand its units over
+	// List is the revision of the list of units that it holds, which Lagging and
+	// Behind are of.
+	List            fsm.Revision
+	Lagging, Behind map[fsm.UnitName][]string // addresses of copies
+	// Following, of a node that takes no lease, are the copies that follow it.
+	Following map[fsm.UnitName][]string
+}
+
+// nodeMemory is what a leader knows of a node in its own term.
+type nodeMemory struct {
+	lapse *lapse
+	look  look
+}
+
+// lapse is a failover that is being prepared: positions are asked for of the
+// nodes that hold copies, where there is a choice.
+type lapse struct {
+	asked map[fsm.NodeName]bool
+	until fsm.Millis
+	seen  map[fsm.CopyRef]Held
+}
+
+func newNodeMemory() *nodeMemory { return new(nodeMemory) }
+
+// told notes the positions that a node answered for a failover.
+func (m *nodeMemory) told(c Call, a Answer) {
+	if m.lapse == nil {
+		return
+	}
+	delete(m.lapse.asked, c.Target.Node)
+	for _, h := range a.Held {
+		m.lapse.seen[fsm.CopyRef{UnitRef: h.UnitRef, Node: c.Target.Node}] = h
+	}
+}
+
+// lookAtNodes acts on what is known of the nodes: lapses, returns, stops, and
+// what they report of copies.
+func (p *planner) lookAtNodes() {
+	if p.news == nil {
+		p.news = &News{}
+	}
+	if !p.news.Fresh && !p.m.look && (p.m.lookAt == 0 || p.now < p.m.lookAt) {
+		if p.m.lookAt != 0 {
+			p.wakeAt(p.m.lookAt)
+		}
+		return
+	}
+	p.m.look, p.m.lookAt = false, 0
+	for n := range p.s.Nodes() {
+		k := p.m.node(n.Name)
+		if news := p.news.Nodes[n.Name]; news != nil {
+			p.node(n, k, news)
+		}
+	}
+	if l := p.s.Settings(); p.news.MaySettle && l.LongestLease > l.AutoFailover {
+		p.propose(Matter{Kind: MatterLongLease}, &fsm.SettleLease{LongestLease: l.AutoFailover})
+	}
+}
+
+// nodesAt has the nodes looked at when a time has come.
+func (p *planner) nodesAt(t fsm.Millis) {
+	if p.m.lookAt == 0 || t < p.m.lookAt {
+		p.m.lookAt = t
+	}
+	p.wakeAt(t)
+}
+
+func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
+	if news.Lease != fsm.LeaseUnknown && news.Lease != n.Lease {
+		p.proposeFor(Matter{Kind: MatterLease, Node: n.Name}, &fsm.SetNodeLease{Node: n.Name, Lease: news.Lease})
+	}
+	if news.Lapsed {
+		p.lapsed(n, k)
+		return
+	}
+	k.lapse = nil
+	answers := news.Answered && !news.Silent
+	if n.Lost && answers {
+		p.proposeFor(Matter{Kind: MatterBack, Node: n.Name}, &fsm.NodeBack{Node: n.Name})
+		k.look.again = true
+	}
+	if !answers {
+		return
+	}
+	p.report(n, news)
+	p.lookAt(n, k)
+	if news.Stopping {
+		p.handOver(n, fsm.CauseStopped, func(u *fsm.Placed) bool { return true })
+	} else if len(news.Behind) > 0 {
+		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool { _, ok := news.Behind[u.Unit]; return ok })
+	}
+}
+
+// proposeFor proposes what is about a node; the nodes are looked at again when
+// it cannot be proposed yet.
+func (p *planner) proposeFor(m Matter, cmd fsm.Command) {
+	if p.propose(m, cmd) {
+		return
+	}
+	if until := p.m.proposing[m]; until != forever && until > p.now {
+		p.nodesAt(until)
+	}
+}
+
+// lapsed fails a node over whose lease has certainly lapsed (L5), or says that
+// there is nothing to fail over.
+func (p *planner) lapsed(n *fsm.Node, k *nodeMemory) {
+	if n.Lost && !p.promotable(n) {
+		p.plan.Resume = append(p.plan.Resume, n.Name)
+		return
+	}
+	if k.lapse == nil {
+		k.lapse = p.compare(n)
+	}
+	if len(k.lapse.asked) > 0 && p.now < k.lapse.until {
+		p.nodesAt(k.lapse.until)
+		return
+	}
+	p.proposeFor(Matter{Kind: MatterFailOver, Node: n.Name},
+		&fsm.FailOver{Node: n.Name, Cause: fsm.CauseLapsed, Choices: p.choices(n, k.lapse)})
+}
+
+// promotable reports whether one of a lost node's units can be elsewhere.
+func (p *planner) promotable(n *fsm.Node) bool {
+	for u := range p.s.HeldBy(n.Name) {
+		if u.Node == n.Name && (u.State == fsm.UnitActive || u.State == fsm.UnitMoving) && p.elsewhere(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere reports whether a failover could give a unit to another node.
+func (p *planner) elsewhere(u *fsm.Placed) bool {
+	_, ok := p.s.Successor(u, nil)
+	return ok
+}
+
+// inSync yields the nodes of a unit's in-sync copies.
+func inSync(u *fsm.Placed) []fsm.NodeName {
+	var nodes []fsm.NodeName
+	for _, c := range u.Copies {
+		if c.State == fsm.CopyInSync {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
+}
+
+// compare begins to ask for the positions of copies, where a unit has several
+// that could be promoted (C7).
+func (p *planner) compare(n *fsm.Node) *lapse {
+	l := &lapse{asked: make(map[fsm.NodeName]bool), until: p.now + PositionsWithin, seen: make(map[fsm.CopyRef]Held)}
+	for u := range p.s.HeldBy(n.Name) {
+		if u.Node != n.Name {
+			continue
+		}
+		if nodes := inSync(u); len(nodes) > 1 {
+			for _, c := range nodes {
+				l.asked[c] = true
+			}
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(l.asked)) {
+		if node, ok := p.s.Node(c); !ok || node.Lost {
+			delete(l.asked, c)
+			continue
+		}
+		call := Call{Work: LookAtUnits, Target: fsm.Target{Node: c}, Source: n.Name}
+		if !p.m.known(call).running {
+			p.put(Action{Call: call, Verb: LookAtUnits})
+		}
+	}
+	return l
+}
+
+// maxChoices bounds what a failover names: all other units go to the first of
+// their copies.
+const maxChoices = UnitsPerCall
+
+// choices names the copy that is the furthest ahead, for units that have
+// several.
+func (p *planner) choices(n *fsm.Node, l *lapse) []fsm.Flip {
+	var out []fsm.Flip
+	for u := range p.s.HeldBy(n.Name) {
+		nodes := inSync(u)
+		if u.Node != n.Name || len(nodes) < 2 || len(out) == maxChoices {
+			continue
+		}
+		var best Held
+		var to fsm.NodeName
+		for _, c := range nodes {
+			node, ok := p.s.Node(c)
+			h, told := l.seen[fsm.CopyRef{UnitRef: ref(u), Node: c}]
+			if ok && !node.Lost && told && (to == "" || ahead(h, best)) {
+				best, to = h, c
+			}
+		}
+		if to != "" {
+			out = append(out, fsm.Flip{UnitRef: ref(u), From: n.Name, To: to})
+		}
+	}
+	return out
+}
+
+// ahead reports whether a stands further than b.
+func ahead(a, b Held) bool {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) > 0
+}
+
+// handOver begins to give a node's units to their copies: those of which which
+// says so, a call's worth at a time.
+func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, which func(*fsm.Placed) bool) {
+	if p.sources[n.Name] {
+		return // its answer is waited for first
+	}
+	silent := p.silent()
+	takes := func(u *fsm.Placed) bool { _, ok := p.s.Successor(u, silent); return ok }
+	var units []fsm.UnitRef
+	for u := range p.s.HeldBy(n.Name) {
+		if u.Node == n.Name && u.State == fsm.UnitActive && u.Promoted() && u.Job == 0 && which(u) && takes(u) {
+			if units = append(units, ref(u)); len(units) == UnitsPerCall {
+				break
+			}
+		}
+	}
+	if len(units) > 0 {
+		p.proposeFor(Matter{Kind: MatterHandover, Node: n.Name},
+			&fsm.BeginHandover{Node: n.Name, Cause: cause, Units: units, Silent: silent})
+	}
+}
+
+// isSilent reports whether a node did not answer of late.
+func (p *planner) isSilent(name fsm.NodeName) bool {
+	if news := p.news.Nodes[name]; news != nil && (news.Silent || news.Lapsed) {
+		return true
+	}
+	l, ok := p.m.links[name]
+	return ok && l.failures > 0
+}
+
+// silent names the nodes that did not answer of late.
+func (p *planner) silent() []fsm.NodeName {
+	var names []fsm.NodeName
+	for n := range p.s.Nodes() {
+		if p.isSilent(n.Name) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
