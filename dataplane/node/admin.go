@@ -55,6 +55,8 @@ type unitHandler func(r *request, ctx context.Context, unit string) error
 var unitRoutes = map[string]map[string]unitHandler{
 	"":         {"PUT": (*request).putUnit, "DELETE": (*request).deleteUnit},
 	"freeze":   {"POST": (*request).freeze},
+	"promote":  {"POST": (*request).promoteUnit},
+	"follow":   {"POST": (*request).followUnit},
 	"thaw":     {"POST": (*request).thaw},
 	"release":  {"POST": (*request).release},
 	"position": {"GET": (*request).unitPosition},
@@ -85,15 +87,28 @@ func (r *request) serveAdminRoot(name string) error {
 		return r.get(r.sizes)
 	case "units":
 		return r.get(r.units)
+	case "copies":
+		return r.get(r.copies)
 	case "lease":
 		return r.lease()
-	case "holder":
-		if !r.ctx.IsPost() {
-			return r.methodNotAllowed("POST")
-		}
-		return r.changeHolder()
 	}
-	return errUnknownRoute()
+	change, ok := rootChanges[name]
+	switch {
+	case !ok:
+		return errUnknownRoute()
+	case !r.ctx.IsPost():
+		return r.methodNotAllowed("POST")
+	}
+	return change(r)
+}
+
+// rootChanges are the calls that change more than one unit, or the node.
+var rootChanges = map[string]func(*request) error{
+	"holder":   (*request).changeHolder,
+	"promote":  (*request).promoteUnits,
+	"follow":   (*request).followUnits,
+	"handover": (*request).handOver,
+	"thaw":     (*request).thawUnits,
 }
 
 // stats is GET stats. memory is the process's resident bytes: SQLite does not say what
@@ -172,48 +187,6 @@ func (r *request) sizes() error {
 	return r.json(200, all)
 }
 
-// heldUnit is an entry of GET units.
-type heldUnit struct {
-	Unit        string     `json:"unit"`
-	ID          uint64     `json:"id"`
-	State       string     `json:"state"`
-	Role        string     `json:"role"`
-	Position    string     `json:"position,omitempty"` // left out where it cannot be read
-	Bytes       int64      `json:"bytes"`
-	From        string     `json:"from,omitempty"`
-	Destination *placement `json:"destination,omitempty"`
-	Error       string     `json:"error,omitempty"` // why it cannot be read
-}
-
-// units is GET units: what the node holds. A unit that cannot be read is listed with
-// the reason; it does not hide the others.
-func (r *request) units() error {
-	records, err := r.s.store.List("", 0)
-	if err != nil {
-		return err
-	}
-	list := make([]heldUnit, 0, len(records))
-	for i := range records {
-		rec := &records[i]
-		u := heldUnit{Unit: rec.Name, ID: rec.ID, State: string(rec.State), Role: roleOf(rec), From: rec.From,
-			Destination: parsePlacement(rec.Destination)}
-		p, err := r.s.store.Position(r.s.base, rec.Name)
-		if errors.Is(err, store.ErrUnknownUnit) {
-			continue
-		}
-		if err != nil {
-			u.Error = err.Error()
-		} else {
-			u.Position = p.String()
-		}
-		if u.Bytes, err = r.s.store.Bytes(rec.Name); err != nil && u.Error == "" {
-			u.Error = err.Error()
-		}
-		list = append(list, u)
-	}
-	return r.json(200, list)
-}
-
 func roleOf(rec *store.Record) string {
 	if rec.State == store.Following {
 		return "replica"
@@ -221,23 +194,11 @@ func roleOf(rec *store.Record) string {
 	return "primary"
 }
 
-// lease is the lease of a node that takes none. Grants are refused for good
-// (takes_no_lease), so that the directory records it.
-func (r *request) lease() error {
-	switch {
-	case !r.ctx.IsGet() && !r.ctx.IsHead() && !r.ctx.IsPost():
-		return r.methodNotAllowed("GET, POST")
-	case !r.s.fence.leased:
-		return httpserve.Errorf(409, "takes_no_lease", "this node runs without --lease: it writes its units without one, and is never failed over by itself")
-	case r.ctx.IsPost():
-		return errUnknownRoute()
-	}
-	return r.json(200, map[string]any{"epoch": nil, "primaries": 0, "left_ms": nil})
-}
-
 // object decodes an admin call's body.
-func (r *request) object(v any) error {
-	body, err := r.readBody(maxAdminBody)
+func (r *request) object(v any) error { return r.objectUpTo(maxAdminBody, v) }
+
+func (r *request) objectUpTo(limit int, v any) error {
+	body, err := r.readBody(limit)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,18 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"domicile/dataplane/node/hrana"
 	"domicile/dataplane/node/store"
+	"domicile/internal/boottime"
 )
 
 // Config is what a Server is made from. Store.Dir, Listener and Logger are needed.
@@ -18,7 +21,7 @@ type Config struct {
 	Listener net.Listener
 	Logger   hclog.Logger
 
-	// Store is the engine's configuration. Its Logger and ObserveSync are set by New.
+	// Store is the engine's configuration. Its Logger, Sink and ObserveSync are set by New.
 	Store store.Config
 
 	Tokens Tokens
@@ -27,6 +30,20 @@ type Config struct {
 	ReplicationToken string
 	// Lease lets the node write only under a lease (flag --lease).
 	Lease bool
+	// AckPrimary answers a write once it is on this node's disk (--ack primary),
+	// else on those of its in-sync copies too.
+	AckPrimary bool
+	// KeepUnits lets the node stop without waiting for its units to be handed over
+	// (L11): the whole deployment is to stop.
+	KeepUnits bool
+	// Clock is the one that leases run on; default boottime.System.
+	Clock boottime.Clock
+	// Dial connects to nodes that are followed, whose addresses begin with http://
+	// or https://; nil: TCP, and TLS with the system's CAs.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Probe is the transport by which control servers are asked whether they are
+	// ready; nil: one like http.DefaultTransport.
+	Probe http.RoundTripper
 
 	// TransactionTimeout and StreamTimeout are how long a Hrana stream may be idle with
 	// and without an open transaction. Defaults 5s and 5m. The first is also how long a
@@ -86,6 +103,12 @@ func (c *Config) setDefaults() error {
 		return errors.New("node: Config.Listener is needed")
 	case c.Logger == nil:
 		return errors.New("node: Config.Logger is needed")
+	}
+	if c.Clock == nil {
+		c.Clock = boottime.System{}
+	}
+	if c.Probe == nil {
+		c.Probe = &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}
 	}
 	if c.TransactionTimeout == 0 {
 		c.TransactionTimeout = 5 * time.Second

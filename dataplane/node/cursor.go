@@ -69,7 +69,9 @@ type sessions struct {
 	s *Server
 }
 
-func (d *sessions) Session() hrana.Session { return &session{access: d.access, store: d.s.store} }
+func (d *sessions) Session() hrana.Session {
+	return &session{access: d.access, store: d.s.store, streams: true}
+}
 
 // producer is the io.Writer of a cursor. The first piece is held until there is a
 // second one or the end, so that an answer of one piece can be sent as a whole, and an

@@ -73,6 +73,8 @@ func (r *request) serveData(rest []byte) error {
 	if err := r.data.admit(reads); err != nil {
 		return err
 	}
+	rec := r.data.record()
+	r.data.stale = r.s.fence.stale(&rec)
 	if err := r.waitAfter(ctx); err != nil {
 		return err
 	}
@@ -119,8 +121,8 @@ func (r *request) waitAfter(ctx context.Context) error {
 	if err != nil {
 		return badRequest("Domicile-After: %v", err)
 	}
-	if r.data.unit.Position().Compare(p) >= 0 {
-		return nil
+	if err := r.notLost(p); err != nil || r.data.unit.Position().Compare(p) >= 0 {
+		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, afterTimeout)
 	defer cancel()
@@ -130,7 +132,23 @@ func (r *request) waitAfter(ctx context.Context) error {
 		e.Fields = map[string]any{"position": r.data.unit.Position().String()}
 		return e
 	}
+	if err == nil {
+		err = r.notLost(p) // the copy may have learned of a failover meanwhile
+	}
 	return err
+}
+
+// notLost refuses a position on a branch that was given up: what it stands for never
+// comes (architecture §3.7.5). One of a branch that is not known here may come.
+func (r *request) notLost(p store.Position) error {
+	lineage := r.data.unit.Lineage()
+	if len(lineage) == 0 || p.IsZero() || p.Epoch > lineage[len(lineage)-1].Epoch || lineage.Has(p) {
+		return nil
+	}
+	now := r.data.unit.Position()
+	e := httpserve.Errorf(409, "position_lost", "position %s is on a branch that a failover has given up: what was written there and not replicated is lost; the present position is %s", p, now)
+	e.Fields = map[string]any{"position": now.String()}
+	return e
 }
 
 // info is GET /t/<t>/.

@@ -20,6 +20,11 @@ const (
 	codeUnknownTenant  = "unknown_tenant"
 	codeUnitExists     = "unit_exists"
 	codeHolderNewer    = "holder_newer"
+	codeUnreplicated   = "replica_unreachable"
+	codeWrongState     = "wrong_state"
+	codeWrongID        = "wrong_unit_id"
+	codeNeedsImage     = "needs_image"
+	codeEpochPassed    = "epoch_passed"
 )
 
 func badRequest(format string, args ...any) *httpserve.Error {
@@ -61,7 +66,7 @@ func sqlError(err error) *hrana.Error {
 
 // nodesFault tells that an error of SQLite is not about the statement.
 func nodesFault(err error) bool {
-	for _, target := range []error{store.ErrOutcomeUnknown, store.ErrDiskFull, store.ErrIO, store.ErrDamaged, store.ErrInterrupted, store.ErrKilled, store.ErrFrozen} {
+	for _, target := range []error{store.ErrOutcomeUnknown, store.ErrDiskFull, store.ErrIO, store.ErrDamaged, store.ErrInterrupted, store.ErrKilled, store.ErrFrozen, store.ErrUnreplicated, store.ErrFollowing} {
 		if errors.Is(err, target) {
 			return true
 		}
@@ -75,6 +80,7 @@ var refusals = []struct {
 	status int
 	code   proto.Code
 }{
+	{store.ErrUnreplicated, 503, codeUnreplicated},
 	{store.ErrOutcomeUnknown, 503, codeOutcomeUnknown},
 	{store.ErrFrozen, 503, codeTransfer},
 	{store.ErrUnknownUnit, 404, codeUnknownTenant},
@@ -86,6 +92,11 @@ var refusals = []struct {
 	{store.ErrDamaged, 500, "unit_damaged"},
 	{store.ErrIO, 500, "disk_error"},
 	{store.ErrBadImage, 400, "bad_image"},
+	{store.ErrWrongID, 409, codeWrongID},
+	{store.ErrWrongState, 409, codeWrongState},
+	{store.ErrNeedsImage, 409, codeNeedsImage},
+	{store.ErrConflict, 409, codeEpochPassed},
+	{store.ErrFollowing, 421, "misdirected"},
 	{context.DeadlineExceeded, 504, "timeout"},
 	{store.ErrKilled, 503, codeTransfer},
 	{store.ErrInterrupted, 503, "interrupted"},
@@ -131,5 +142,5 @@ func hranaError(err error) error {
 	if e.Status == 500 && e.Code == codeInternal {
 		return err
 	}
-	return &hrana.Refused{Err: e, Code: string(e.Code), Final: e.Code == codeOutcomeUnknown}
+	return &hrana.Refused{Err: e, Code: string(e.Code), Final: e.Code == codeOutcomeUnknown || e.Code == codeUnreplicated}
 }

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"unsafe"
 
 	"domicile/dataplane/node/hrana"
 	"domicile/dataplane/node/store"
+	"domicile/internal/httpserve"
 )
 
 // statement is one statement with its arguments, on its way through the engine. It is
@@ -20,6 +22,7 @@ type statement struct {
 	st      *store.Stmt // while it runs
 	stream  bool
 	begun   bool
+	before  func() error // where set: called before the first row is given, once
 	columns []store.Column
 	row     *store.Row
 	w       hrana.RowWriter
@@ -40,6 +43,11 @@ func (s *statement) Bytes(i int) []byte    { return s.row.Bytes(i) }
 
 func (s *statement) takeRow(row *store.Row) error {
 	s.row = row
+	if !s.begun && s.before != nil {
+		if err := s.before(); err != nil {
+			return err
+		}
+	}
 	s.begin()
 	return s.w.Row(s)
 }
@@ -175,6 +183,7 @@ type access struct {
 	fence *fence
 	unit  *store.Unit
 	copy  bool // Domicile-Mode: read: a replica will do
+	stale bool // the request's answer says that what it read may be old
 }
 
 func (a *access) record() store.Record { return a.fence.records.of(a.unit) }
@@ -193,7 +202,27 @@ func (a *access) read(ctx context.Context, f func(*store.Conn) error) error {
 	if err := a.admit(reads); err != nil {
 		return err
 	}
-	return a.unit.Read(ctx, f)
+	if err := a.unit.Read(ctx, f); err != nil {
+		return err
+	}
+	return a.seen(ctx)
+}
+
+// seen returns when what was read up to now is acknowledged: else a failover could
+// take back what a client has seen (architecture §3.7.3). An answer that says that it
+// may be old does not wait.
+func (a *access) seen(ctx context.Context) error {
+	if a.stale {
+		if rec := a.record(); a.fence.stale(&rec) {
+			return nil
+		}
+	}
+	err := a.unit.AwaitAcknowledged(ctx, a.unit.Seen())
+	if errors.Is(err, store.ErrUnreplicated) {
+		return &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
+			Text: "what was read is not on the tenant's copies yet, one of which is not reached; try again"}
+	}
+	return err
 }
 
 // write runs f in a write transaction, admitted before, under the writer, and after.
@@ -210,7 +239,7 @@ func (a *access) write(ctx context.Context, f func(*store.Conn) error) (store.Po
 	if err != nil {
 		return p, err
 	}
-	return p, a.fence.committed(a.unit.Name())
+	return p, a.fence.committed(a.unit)
 }
 
 // manual runs f on the writer outside a transaction of ours, for what SQLite refuses
@@ -224,7 +253,7 @@ func (a *access) manual(ctx context.Context, f func(*store.Conn) error) (store.P
 	if err := tx.Do(ctx, f); err != nil {
 		return tx.Position(), err
 	}
-	return tx.Position(), a.fence.committed(a.unit.Name())
+	return tx.Position(), a.fence.committed(a.unit)
 }
 
 // begin takes a connection for several calls. The writer is admitted before and after

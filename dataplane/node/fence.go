@@ -1,8 +1,10 @@
 package node
 
 import (
+	"errors"
 	"strings"
 
+	"domicile/dataplane/node/lease"
 	"domicile/dataplane/node/store"
 	"domicile/internal/httpserve"
 )
@@ -12,10 +14,9 @@ import (
 // (a unit is given up only while it is frozen, and then nobody has the writer), and
 // for the lease once more between commit and answer.
 type fence struct {
-	// leased is the flag --lease. A node that wants a lease holds none until it was
-	// granted one.
-	leased  bool
-	records records
+	lease    *lease.Lease           // nil without --lease
+	compared func(unit string) bool // architecture §3.7.4; asked under a lease
+	records  records
 }
 
 // use is what a request does to its unit.
@@ -32,7 +33,7 @@ func (f *fence) admit(rec *store.Record, u use) error {
 	switch rec.State {
 	case store.Active, store.Pinned, store.Sending:
 		if u == writes {
-			return f.mayWrite(rec.Name)
+			return f.mayWrite(rec)
 		}
 		return nil
 	case store.Following:
@@ -51,30 +52,54 @@ func (f *fence) admit(rec *store.Record, u use) error {
 	return httpserve.Errorf(500, codeInternal, "unit %s is in state %q, which this node does not know: it was written by a newer version", rec.Name, rec.State)
 }
 
-// mayWrite is the lease check.
-func (f *fence) mayWrite(string) error {
-	if f.leased {
-		return httpserve.Errorf(503, "no_lease", "this node was started with --lease and holds no lease; this version of the control plane grants none: restart it without --lease")
+// mayWrite is the lease check, and whether the node has compared itself with the
+// unit's copies since its start: it may have lost what they had acknowledged.
+func (f *fence) mayWrite(rec *store.Record) error {
+	if f.lease == nil {
+		return nil
 	}
-	return nil
+	switch err := f.lease.MayWrite(rec.Name, rec.ID); {
+	case err == nil && f.compared(rec.Name):
+		return nil
+	case err == nil:
+		return httpserve.Errorf(503, codeUnreplicated, "this node has started and has not compared unit %s with its copies yet: one of them is not reached, or has what this node lacks; try again", rec.Name)
+	case errors.Is(err, lease.ErrNoLease):
+		return httpserve.Errorf(503, "no_lease", "this node has just started, or the control plane does not reach it: it holds no lease yet, under which alone it writes; reads are answered; try again")
+	case errors.Is(err, lease.ErrLapsed):
+		return httpserve.Errorf(503, "lease_lapsed", "this node's lease has lapsed: the control plane does not reach it, so its units may be written elsewhere; reads are answered; try again")
+	default:
+		return httpserve.Errorf(503, "not_named", "this node's lease does not name unit %s: it may be written elsewhere; reads are answered; try again", rec.Name)
+	}
 }
 
 // committed is asked between a commit and its answer: where the right to write ran
-// out meanwhile, nobody may be told that it was written.
-func (f *fence) committed(unit string) error {
-	if f.mayWrite(unit) == nil {
+// out meanwhile, nobody may be told that it was written (architecture §3.5.7).
+func (f *fence) committed(u *store.Unit) error {
+	if f.lease == nil {
 		return nil
 	}
-	return httpserve.Errorf(503, codeOutcomeUnknown, "the lease ran out between commit and answer: whether the write to unit %s counts is not known", unit)
+	rec := f.records.of(u)
+	if f.lease.MayWrite(rec.Name, rec.ID) == nil {
+		return nil
+	}
+	return httpserve.Errorf(503, codeOutcomeUnknown, "the lease ran out between commit and answer: whether the write to unit %s counts is not known", rec.Name)
 }
 
-// misdirected is 421: sent to the wrong node, without effect. destination is "<node> <addr>" or
-// "" where it is not known.
+// stale reports whether what this node reads of a unit may be old: it is the unit's
+// primary as far as it knows, and has no lease that says so now (architecture §3.7.3).
+func (f *fence) stale(rec *store.Record) bool {
+	return f.lease != nil && rec.State != store.Following && f.lease.MayWrite(rec.Name, rec.ID) != nil
+}
+
+// misdirected is 421: sent to the wrong node, without effect. destination is
+// "<node> <addr>", or an address alone, or "" where it is not known.
 func misdirected(rec *store.Record, destination, why string) *httpserve.Error {
 	e := httpserve.Errorf(421, "misdirected", "unit %s is not served here: %s", rec.Name, why)
 	e.Fields = map[string]any{"unit": rec.Name}
 	if node, addr, ok := strings.Cut(destination, " "); ok {
 		e.Fields["destination"] = map[string]string{"node": node, "addr": addr}
+	} else if destination != "" {
+		e.Fields["destination"] = map[string]string{"addr": destination}
 	}
 	return e
 }

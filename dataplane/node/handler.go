@@ -190,6 +190,9 @@ func (r *request) dispatch() error {
 		}
 		return r.serveAdmin(s.rest)
 	case s.next() != nil:
+	case string(first) == "_replication":
+		r.route = routeAdmin
+		return r.replication()
 	case string(first) == "_health":
 		r.route = routeHealth
 		return r.get(func() error { return r.json(200, map[string]bool{"ok": true}) })
@@ -262,11 +265,16 @@ func (r *request) finish() {
 	r.s.requests.Put(r)
 }
 
-// position puts a position on the answer.
+// position puts a position on the answer, and says where what was read may be old.
 func (r *request) position(p store.Position) {
+	if r.data.stale {
+		r.ctx.Response.Header.SetBytesV("Domicile-Stale", yes)
+	}
 	r.pos = appendPosition(r.pos[:0], p)
 	r.ctx.Response.Header.SetBytesV("Domicile-Position", r.pos)
 }
+
+var yes = []byte("true")
 
 func appendPosition(dst []byte, p store.Position) []byte {
 	dst = strconv.AppendUint(dst, p.Epoch, 10)

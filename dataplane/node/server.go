@@ -13,6 +13,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"domicile/dataplane/node/hrana"
+	"domicile/dataplane/node/lease"
+	"domicile/dataplane/node/replica"
 	"domicile/dataplane/node/store"
 	"domicile/internal/httpserve"
 )
@@ -20,25 +22,31 @@ import (
 // Server is a data node.
 type Server struct {
 	// Constant after New.
-	cfg     Config
-	log     hclog.Logger
-	store   *store.Store
-	streams *hrana.Streams
-	fence   fence
-	metrics *metrics
-	http    *fasthttp.Server
+	cfg      Config
+	log      hclog.Logger
+	store    *store.Store
+	streams  *hrana.Streams
+	fence    fence
+	grants   grants
+	kept     *kept
+	replica  *replica.Replicator
+	promises *lease.Promises
+	metrics  *metrics
+	http     *fasthttp.Server
 
 	guard    atomic.Pointer[guard]
+	stopping atomic.Bool // about to stop: its units are to be handed over
 	draining atomic.Bool
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks
 	requests sync.Pool // of *request
 
-	base   context.Context // of all requests; ends when the node has drained
-	cancel context.CancelFunc
-	ending context.Context // of streams without an end; ends when the node is to stop
-	end    context.CancelFunc
-	bodies sync.WaitGroup // producers of streamed answers
+	base    context.Context // of all requests; ends when the node has drained
+	cancel  context.CancelFunc
+	ending  context.Context // of streams without an end; ends when the node is to stop
+	end     context.CancelFunc
+	bodies  sync.WaitGroup // producers of streamed answers
+	copying sync.WaitGroup // what startCopies has started
 }
 
 // New opens the data folder and makes a Server of it. The caller runs it once, or
@@ -48,7 +56,6 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger}
-	s.fence.leased = cfg.Lease
 	if err := s.Reload(cfg.Tokens); err != nil {
 		return nil, err
 	}
@@ -60,14 +67,40 @@ func New(cfg Config) (*Server, error) {
 	sc := cfg.Store
 	sc.Logger = cfg.Logger.Named("store")
 	sc.ObserveSync = func(d time.Duration) { s.metrics.sync.Observe(d.Seconds()) }
-	if s.store, err = store.Open(sc); err != nil {
-		return nil, fmt.Errorf("open the data folder: %w", err)
+	if err := s.open(sc); err != nil {
+		return nil, err
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.requests.New = func() any { return &request{s: s} }
 	s.http = s.newHTTP()
 	return s, nil
+}
+
+// open opens the data folder, and what stands on it.
+func (s *Server) open(sc store.Config) (err error) {
+	s.replica = replica.New(replica.Config{
+		Logger: s.log.Named("replica"), AckReplica: !s.cfg.AckPrimary, Token: s.cfg.ReplicationToken,
+		Promises: promises{s}, Dial: s.cfg.Dial,
+	})
+	sc.Sink = s.replica.Sink
+	if s.store, err = store.Open(sc); err != nil {
+		return fmt.Errorf("open the data folder: %w", err)
+	}
+	if s.kept, err = openKept(sc.Dir); err == nil {
+		s.promises, err = lease.NewPromises(s.cfg.Clock, s.kept)
+	}
+	if err == nil {
+		err = s.replica.Bind(s.store, sc.Dir)
+	}
+	if err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	if s.cfg.Lease {
+		s.fence.lease = lease.New(s.cfg.Clock, httpserve.NewRequestID())
+		s.fence.compared = s.replica.Compared
+	}
+	return nil
 }
 
 // newHTTP sets fasthttp up. Everything that it would add, change or parse on its own
@@ -117,13 +150,15 @@ func (s *Server) Reload(t Tokens) error {
 }
 
 // Run serves until ctx ends or the listener fails, then stops cleanly: no new
-// connection, requests under way are finished, endless streams end with an error
+// units are handed over where the node has a lease and they have copies (L11), then no
+// new connection, requests under way are finished, endless streams end with an error
 // event, open transactions are rolled back, the store is closed. It returns after
-// DrainTimeout and CloseTimeout at the latest; the process has to end then.
+// twice DrainTimeout and CloseTimeout at the latest; the process has to end then.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1) // by the one goroutine below
 	go func() { served <- s.http.Serve(listener{s.cfg.Listener}) }()
 	s.log.Info("listening", "addr", s.Addr().String())
+	s.startCopies()
 
 	var failed error
 	select {
@@ -131,6 +166,9 @@ func (s *Server) Run(ctx context.Context) error {
 	case err := <-served:
 		failed = fmt.Errorf("serve: %w", err)
 		served <- nil
+	}
+	if failed == nil {
+		s.handAllOver()
 	}
 	s.draining.Store(true)
 	s.end()
@@ -141,6 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.cancel()
 	<-served
+	s.copying.Wait()
 	closed := make(chan error, 1) // by the one goroutine below, which may outlive Run
 	go func() {
 		s.bodies.Wait()

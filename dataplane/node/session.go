@@ -18,6 +18,7 @@ type session struct {
 	tx      *store.Tx // an open transaction
 	reading bool      // tx is a read transaction
 	dead    bool      // the node ended the transaction
+	streams bool      // rows are on their way before the statement ends: a cursor's
 
 	// What a connection of its own would keep from statement to statement, carried from
 	// loan to loan.
@@ -101,6 +102,9 @@ func (s *session) execute(ctx context.Context) (committed bool, err error) {
 	if s.readFn == nil {
 		s.readFn, s.writeFn = s.onRead, s.onWrite
 	}
+	if s.streams {
+		s.stmt.before = func() error { return s.seen(ctx) }
+	}
 	if s.dead {
 		return false, store.ErrKilled
 	}
@@ -166,13 +170,16 @@ func (s *session) inTx(ctx context.Context) (committed bool, err error) {
 	was := s.tx.InTransaction()
 	err = s.tx.Do(ctx, s.writeFn)
 	open := s.after(err)
+	if err == nil && s.stmt.onReader() {
+		err = s.seen(ctx)
+	}
 	if err != nil {
 		return false, err
 	}
 	isSetting := s.remember()
 	wrote := !s.stmt.onReader() && !isSetting && (was || !s.stmt.controls())
 	if !open && wrote && s.stmt.kind != store.KindRollback {
-		return true, s.fence.committed(s.unit.Name())
+		return true, s.fence.committed(s.unit)
 	}
 	return false, nil
 }
@@ -218,6 +225,9 @@ func (s *session) inReadTx(ctx context.Context) error {
 	if isReadOnly(err) {
 		return &hrana.Error{Message: "attempt to write in a read transaction", Code: "SQLITE_READONLY"}
 	}
+	if err == nil {
+		err = s.seen(ctx)
+	}
 	return err
 }
 
@@ -260,7 +270,7 @@ func (s *session) Sequence(ctx context.Context, sql string) (hrana.Outcome, erro
 	})
 	s.after(err)
 	if err == nil && out.Committed {
-		err = s.fence.committed(s.unit.Name())
+		err = s.fence.committed(s.unit)
 	}
 	return out, hranaError(err)
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (r *request) unitExists(unit string) error {
 
 // wrongID is the answer to a call that is about another unit of the same name.
 func (r *request) wrongID(unit string) error {
-	e := httpserve.Errorf(409, "wrong_unit_id", "the unit %s that this node holds has another id: the call is about a former one", unit)
+	e := httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id: the call is about a former one", unit)
 	if rec, err := r.s.store.Get(unit); err == nil {
 		e.Fields = map[string]any{"unit": unit, "id": rec.ID}
 	}
@@ -82,11 +83,14 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 		return r.wrongID(unit)
 	}
 	r.s.streams.EndUnit(streamKey(&rec))
+	r.s.replica.Unfollow(unit)
 	err = r.s.store.Delete(ctx, unit, rec.ID)
 	r.s.fence.records.forget(unit)
 	if err != nil {
 		return err
 	}
+	r.s.replica.Ended([]string{unit})
+	r.s.promises.Forget(unit)
 	// One that was begun between the two lines above holds nothing any more.
 	r.s.streams.EndUnit(streamKey(&rec))
 	r.s.log.Info("unit deleted", "unit", unit)
@@ -139,7 +143,7 @@ func mayHandOver(rec *store.Record) error {
 		return nil
 	case store.Following, store.Sent, store.Receiving, store.Garbage:
 	}
-	e := httpserve.Errorf(409, "wrong_state", "unit %s is %s here: it is not written, so it cannot be handed over", rec.Name, rec.State)
+	e := httpserve.Errorf(409, codeWrongState, "unit %s is %s here: it is not written, so it cannot be handed over", rec.Name, rec.State)
 	e.Fields = map[string]any{"state": string(rec.State)}
 	return e
 }
@@ -155,36 +159,11 @@ func (r *request) thaw(ctx context.Context, unit string) error {
 		return err
 	}
 	defer r.s.changes.lock(unit)()
-	h, named, err := r.holderOf(body.Holder)
-	if err != nil {
+	if err := r.holdOrByHand(body.Holder); err != nil {
 		return err
 	}
-	if named {
-		if err := r.s.takeHolder(h); err != nil {
-			return err
-		}
-	}
-	u, release, err := r.s.store.Acquire(ctx, unit)
-	if err != nil {
+	if err := r.s.thawOne(ctx, unit, 0, body.Job); err != nil {
 		return err
-	}
-	defer release()
-	_, err = r.s.store.Update(ctx, unit, func(rec *store.Record) error {
-		if rec.State != store.Sent {
-			return nil
-		}
-		if body.Job == "" || body.Job != rec.Job {
-			return jobConflict(rec, "it was given up by another job than the one that would take it back")
-		}
-		rec.State, rec.Job, rec.Destination = store.Active, "", ""
-		return nil
-	})
-	r.s.fence.records.forget(unit)
-	if err != nil {
-		return err
-	}
-	if u.Thaw() {
-		r.s.log.Info("unit thawed", "unit", unit)
 	}
 	return r.json(200, map[string]bool{"frozen": false})
 }
@@ -245,6 +224,7 @@ func (r *request) release(ctx context.Context, unit string) error {
 		return err
 	}
 	r.s.streams.EndUnit(streamKey(&rec))
+	r.s.replica.Ended([]string{unit})
 	r.s.log.Info("unit released", "unit", unit, "position", p.String(), "job", body.Job, "node", body.Destination.Node)
 	return r.json(200, map[string]any{"released": true, "position": u.Position().String()})
 }
@@ -283,11 +263,14 @@ func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.
 	})
 	s.fence.records.forget(u.Name())
 	if err != nil {
-		// Whether it is recorded is not certain, so it stays frozen; asking again tells.
-		return rec, err
+		// So it stays frozen; asking again tells.
+		return rec, fmt.Errorf("%w: %w", errRecordUnknown, err)
 	}
 	return updated, nil
 }
+
+// errRecordUnknown: a record was being written when the disk failed.
+var errRecordUnknown = errors.New("whether it was recorded that the unit was given up is not known")
 
 // unitPosition is GET position.
 func (r *request) unitPosition(ctx context.Context, unit string) error {

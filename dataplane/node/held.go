@@ -1,0 +1,68 @@
+package node
+
+import (
+	"errors"
+	"net/url"
+
+	"domicile/dataplane/node/store"
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// units is GET units: what the node holds. A unit that cannot be read is listed with
+// the reason; it does not hide the others. No unit is opened for it.
+func (r *request) units() error {
+	records, err := r.s.store.List("", 0)
+	if err != nil {
+		return err
+	}
+	aside, err := r.s.store.AsideFiles()
+	if err != nil {
+		return err
+	}
+	list := make([]proto.HeldUnit, 0, len(records))
+	for i := range records {
+		u, ok := r.heldUnit(&records[i])
+		if !ok {
+			continue
+		}
+		for _, f := range aside[records[i].Name] {
+			u.Aside = append(u.Aside, f.Path)
+		}
+		list = append(list, u)
+	}
+	return r.json(200, list)
+}
+
+func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
+	u = proto.HeldUnit{Unit: fsm.UnitName(rec.Name), ID: fsm.UnitID(rec.ID), State: string(rec.State), Role: roleOf(rec), From: rec.From}
+	if to := parsePlacement(rec.Destination); to != nil {
+		u.Destination = &proto.Placement{Node: fsm.NodeName(to.Node), Addr: to.Addr}
+	}
+	if mark, err := r.s.store.Mark(r.s.base, rec.Name); errors.Is(err, store.ErrUnknownUnit) {
+		return u, false
+	} else if err != nil {
+		u.Error = err.Error()
+	} else {
+		u.Position = mark.Position.String()
+	}
+	bytes, err := r.s.store.Bytes(rec.Name)
+	if u.Bytes = bytes; err != nil && u.Error == "" {
+		u.Error = err.Error()
+	}
+	st := r.s.replica.Status(rec.Name)
+	if u.Error == "" {
+		u.Error = st.Error
+	}
+	if st.Lost != nil {
+		u.Lost = &proto.PositionRange{From: st.Lost.From.String(), To: st.Lost.To.String()}
+	}
+	return u, true
+}
+
+// isAddress tells whether a text is a node's address as package replica dials it.
+func isAddress(addr string) bool {
+	u, err := url.Parse(addr)
+	return err == nil && len(addr) < 512 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		u.Path == "" && u.RawQuery == "" && u.Fragment == "" && u.User == nil
+}

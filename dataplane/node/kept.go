@@ -1,0 +1,106 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// kept is what the node itself keeps in its data folder, beside its units: the file
+// node.json. It is lease.Mark.
+type kept struct {
+	path string
+
+	mu  sync.Mutex
+	now keptFields
+}
+
+type keptFields struct {
+	// As is the node's own address, as the directory records it.
+	As string `json:"as,omitempty"`
+	// PromisedMS is the longest promise that may still run (architecture §3.5.10).
+	PromisedMS int64 `json:"promised_ms,omitempty"`
+}
+
+func openKept(dir string) (*kept, error) {
+	k := &kept{path: filepath.Join(dir, "node.json")}
+	text, err := os.ReadFile(k.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &k.now)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", k.path, err)
+	}
+	return k, nil
+}
+
+func (k *kept) address() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now.As
+}
+
+// keepAddress keeps the node's own address.
+func (k *kept) keepAddress(as string) error {
+	return k.change(func(f *keptFields) { f.As = as })
+}
+
+// Longest implements lease.Mark.
+func (k *kept) Longest() (time.Duration, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Duration(k.now.PromisedMS) * time.Millisecond, nil
+}
+
+// Keep implements lease.Mark.
+func (k *kept) Keep(d time.Duration) error {
+	ms := (d + time.Millisecond - 1).Milliseconds() // never less
+	return k.change(func(f *keptFields) { f.PromisedMS = ms })
+}
+
+// change puts the file in its place durably: the new one is whole before the old one
+// goes.
+func (k *kept) change(f func(*keptFields)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := k.now
+	if f(&next); next == k.now {
+		return nil
+	}
+	text, err := json.Marshal(next)
+	if err == nil {
+		err = writeDurably(k.path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", k.path, err)
+	}
+	k.now = next
+	return nil
+}
+
+func writeDurably(path string, text []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,340 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"domicile/dataplane/node/store"
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// lockAll locks units for a call that is about many, in one order for all calls.
+func (l *unitLocks) lockAll(units []string) (unlock func()) {
+	sorted := slices.Clone(units)
+	slices.Sort(sorted)
+	unlocks := make([]func(), 0, len(sorted))
+	for _, u := range slices.Compact(sorted) {
+		unlocks = append(unlocks, l.lock(u))
+	}
+	return func() {
+		for _, u := range unlocks {
+			u()
+		}
+	}
+}
+
+// holdOrByHand is hold for calls that an operator may make by hand, naming no holder,
+// while the node holds no lease (spec §2.5).
+func (r *request) holdOrByHand(body proto.Holder) error {
+	_, named, err := r.holderOf(body)
+	if err == nil && !named && (r.s.fence.lease == nil || !r.s.fence.lease.Current()) {
+		return nil
+	}
+	return r.hold(body)
+}
+
+// promoteUnits is POST promote: the units of a list become primaries here.
+func (r *request) promoteUnits() error {
+	var body proto.Promote
+	if err := r.objectUpTo(maxListBody, &body); err != nil {
+		return err
+	}
+	names, err := namesOfItems(body.Tenants)
+	if err != nil {
+		return err
+	}
+	epoch, err := parseEpoch(body.Epoch)
+	if err != nil {
+		return err
+	}
+	defer r.s.changes.lockAll(names)()
+	if err := r.holdOrByHand(body.Holder); err != nil {
+		return err
+	}
+	ids := make([]store.UnitID, len(body.Tenants))
+	for i, u := range body.Tenants {
+		ids[i] = store.UnitID{Name: string(u.Unit), ID: uint64(u.ID)}
+	}
+	answer := proto.Promoted{Promoted: []proto.PromotedUnit{}, Failed: []proto.FailedUnit{}}
+	for i, p := range r.s.promote(r.s.context(r.began), epoch, ids) {
+		name := body.Tenants[i].Unit
+		if p.err != nil {
+			answer.Failed = append(answer.Failed, failedUnit(string(name), p.err))
+			continue
+		}
+		answer.Promoted = append(answer.Promoted, proto.PromotedUnit{Tenant: name, Position: p.at.String()})
+	}
+	return r.json(200, answer)
+}
+
+// promoteUnit is POST tenants/<unit>/promote {"epoch"?,"id"?}.
+func (r *request) promoteUnit(ctx context.Context, unit string) error {
+	var body struct {
+		Epoch string     `json:"epoch"`
+		ID    fsm.UnitID `json:"id"`
+		proto.Holder
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	epoch, err := parseEpoch(body.Epoch)
+	if err != nil {
+		return err
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.holdOrByHand(body.Holder); err != nil {
+		return err
+	}
+	p := r.s.promote(ctx, epoch, []store.UnitID{{Name: unit, ID: uint64(body.ID)}})[0]
+	if p.err != nil {
+		return p.err
+	}
+	r.position(p.at)
+	return r.json(200, map[string]string{"promoted": unit, "position": p.at.String()})
+}
+
+func parseEpoch(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	epoch, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || epoch == 0 || strconv.FormatUint(epoch, 10) != text {
+		return 0, badRequest("epoch is a decimal number from 1, in a text: that of the entry that flipped the units")
+	}
+	return epoch, nil
+}
+
+func namesOfItems(items []proto.UnitItem) ([]string, error) {
+	names := make([]string, len(items))
+	for i, u := range items {
+		if _, _, ok := u.Unit.Split(); !ok {
+			return nil, badRequest("%q is not a unit's name", u.Unit)
+		}
+		names[i] = string(u.Unit)
+	}
+	return distinctNames(names)
+}
+
+func distinctNames(names []string) ([]string, error) {
+	seen := make(map[string]bool, len(names))
+	for _, n := range names {
+		if seen[n] {
+			return nil, badRequest("the unit %s is named twice", n)
+		}
+		seen[n] = true
+	}
+	return names, nil
+}
+
+// failedUnit says in a list why a unit was not done.
+func failedUnit(unit string, err error) proto.FailedUnit {
+	e := failure(err)
+	f := proto.FailedUnit{Tenant: fsm.UnitName(unit), Why: e.Text, Code: e.Code}
+	if e.Code == codeInternal && e.Cause != nil {
+		f.Why = e.Cause.Error() // an operator's, not a client's, to read
+	}
+	if left, ok := e.Fields["left_ms"].(int64); ok {
+		f.LeftMS = left
+	}
+	return f
+}
+
+// promotion is what came of one unit.
+type promotion struct {
+	at  store.Position
+	err error
+}
+
+// promote makes units primaries here at an epoch, each or with the reason why not; the
+// caller has locked them. Epoch 0, by hand, is the next one of each unit. One durable
+// write does it for all of them.
+func (s *Server) promote(ctx context.Context, epoch uint64, ids []store.UnitID) []promotion {
+	all := make([]promotion, len(ids))
+	byEpoch := map[uint64][]int{} // one, but by hand
+	for i, id := range ids {
+		rec, err := s.store.Get(id.Name)
+		at := epoch
+		switch {
+		case err != nil:
+		case rec.State == store.Active && epoch == 0:
+			err = httpserve.Errorf(409, codeWrongState, "unit %s is the primary here already", id.Name)
+		case rec.State == store.Active && rec.Epoch == epoch: // asked again
+		default:
+			if at == 0 {
+				at = rec.Epoch + 1
+			}
+			err = s.mayPromote(&rec)
+		}
+		if all[i].err = err; err == nil {
+			byEpoch[at] = append(byEpoch[at], i)
+		}
+	}
+	for at, list := range byEpoch {
+		s.promoteAt(ctx, at, ids, list, all)
+	}
+	return all
+}
+
+// mayPromote asks whether a promise forbids it, and has nothing promised any more.
+func (s *Server) mayPromote(rec *store.Record) error {
+	left := s.promises.Promoting(rec.Name, rec.State == store.Following)
+	if left <= 0 {
+		return nil
+	}
+	e := httpserve.Errorf(503, proto.CodePromised, "this node has promised the primary of unit %s not to be promoted for another %d ms; ask again then", rec.Name, left.Milliseconds()+1)
+	e.Fields = map[string]any{"left_ms": left.Milliseconds() + 1}
+	e.RetryAfter = int((left + time.Second - 1) / time.Second)
+	return e
+}
+
+func (s *Server) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID, list []int, all []promotion) {
+	var units []store.UnitID
+	var before []store.Record
+	for _, i := range list {
+		s.replica.Unfollow(ids[i].Name)
+		units = append(units, ids[i])
+		rec, _ := s.store.Get(ids[i].Name) // one that is not there any more is refused below
+		before = append(before, rec)
+	}
+	var news []string
+	for j, err := range s.store.Promote(ctx, epoch, units) {
+		name := units[j].Name
+		s.fence.records.forget(name)
+		p := &all[list[j]]
+		if p.err = err; err != nil {
+			s.log.Warn("unit was not promoted", "unit", name, "err", err)
+			continue
+		}
+		mark, err := s.store.Mark(ctx, name)
+		p.at, p.err = mark.Position, err
+		s.promises.Forget(name)
+		if before[j].State != store.Active || before[j].Epoch != epoch {
+			news = append(news, name)
+		}
+	}
+	if len(news) == 0 {
+		return
+	}
+	if s.fence.lease != nil {
+		s.fence.lease.Promoted(news)
+	}
+	s.replica.Promoted(news)
+	s.log.Info("units promoted", "units", len(news), "epoch", epoch)
+}
+
+// followUnits is POST follow: the units of a list follow another node here.
+func (r *request) followUnits() error {
+	var body proto.FollowUnits
+	if err := r.objectUpTo(maxListBody, &body); err != nil {
+		return err
+	}
+	items := make([]proto.UnitItem, len(body.Units))
+	for i, u := range body.Units {
+		items[i] = proto.UnitItem{Unit: u.Unit, ID: u.ID}
+	}
+	names, err := namesOfItems(items)
+	if err != nil {
+		return err
+	}
+	source, err := r.source(body.From, body.As, body.Token)
+	if err != nil {
+		return err
+	}
+	defer r.s.changes.lockAll(names)()
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	answer := proto.FollowingUnits{Following: []fsm.UnitName{}, Failed: []proto.FailedUnit{}}
+	if err := r.s.kept.keepAddress(source.as); err != nil {
+		return err
+	}
+	for _, u := range body.Units {
+		if err := r.s.followOne(r.s.context(r.began), string(u.Unit), uint64(u.ID), u.Epoch, source); err != nil {
+			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
+			continue
+		}
+		answer.Following = append(answer.Following, u.Unit)
+	}
+	return r.json(200, answer)
+}
+
+// followUnit is POST tenants/<unit>/follow {"from","token"?,"as"?,"id"?,"epoch"?}.
+func (r *request) followUnit(ctx context.Context, unit string) error {
+	var body struct {
+		From  string     `json:"from"`
+		Token string     `json:"token"`
+		As    string     `json:"as"`
+		ID    fsm.UnitID `json:"id"`
+		Epoch uint64     `json:"epoch"`
+		proto.Holder
+	}
+	if err := r.object(&body); err != nil {
+		return err
+	}
+	source, err := r.source(body.From, body.As, body.Token)
+	if err != nil {
+		return err
+	}
+	defer r.s.changes.lock(unit)()
+	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	if err := r.s.followOne(ctx, unit, uint64(body.ID), body.Epoch, source); err != nil {
+		return err
+	}
+	return r.json(200, map[string]string{"following": unit, "from": source.from})
+}
+
+// source is whom units are to follow, and what is shown there.
+type source struct{ from, as, token string }
+
+func (r *request) source(from, as, token string) (source, error) {
+	s := source{from, as, token}
+	if s.as == "" {
+		if s.as = r.s.kept.address(); s.as == "" {
+			s.as = "http://" + r.s.Addr().String()
+		}
+	}
+	if s.token == "" {
+		s.token = r.s.cfg.ReplicationToken
+	}
+	for _, addr := range []string{s.from, s.as} {
+		if !isAddress(addr) {
+			return s, badRequest("from and as are addresses, http://host:port or https://host:port; %q is none", addr)
+		}
+	}
+	if s.from == s.as {
+		return s, badRequest("a node does not follow itself")
+	}
+	return s, nil
+}
+
+// followOne makes a unit a copy here, or points it at another source.
+func (s *Server) followOne(ctx context.Context, unit string, id, epoch uint64, from source) error {
+	rec, err := s.store.Get(unit)
+	switch {
+	case errors.Is(err, store.ErrUnknownUnit):
+	case err != nil:
+		return err
+	case id != 0 && rec.ID != id:
+		return httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id, %d", unit, rec.ID)
+	case rec.State == store.Active && s.fence.lease != nil && s.fence.lease.MayWrite(unit, rec.ID) == nil:
+		return httpserve.Errorf(409, codeWrongState, "unit %s is written here under a lease that names it: it cannot follow", unit)
+	}
+	if err == nil && rec.State != store.Following {
+		s.streams.EndUnit(streamKey(&rec))
+	}
+	s.promises.Followed(unit)
+	err = s.replica.Follow(ctx, unit, id, epoch, from.from, from.as, from.token)
+	s.fence.records.forget(unit)
+	if err != nil {
+		return err
+	}
+	s.log.Info("unit follows", "unit", unit, "from", from.from)
+	return nil
+}

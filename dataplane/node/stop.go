@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"domicile/dataplane/node/lease"
+	"domicile/dataplane/node/store"
+)
+
+// startCopies starts what goes on beside requests until base ends.
+func (s *Server) startCopies() {
+	s.copying.Go(func() {
+		if err := s.replica.Run(s.base); err != nil {
+			s.log.Error("replication ended", "err", err)
+		}
+	})
+	if err := s.replica.Resume(); err != nil {
+		s.log.Error("units that were followed before the start wait until the control plane says whom", "err", err)
+	}
+	s.copying.Go(func() { s.settlePromises(s.base) })
+	if s.fence.lease != nil {
+		s.copying.Go(func() { s.fence.lease.Run(s.base, peers{s}) })
+		s.copying.Go(func() { s.watchLease(s.base) })
+	}
+}
+
+// settlePromises forgets promises made before the start once they have run out.
+func (s *Server) settlePromises(ctx context.Context) {
+	const again = time.Minute // also for promises that are made later
+	for {
+		wait, err := s.promises.Settle()
+		if err != nil {
+			s.log.Warn("promises are kept longer than they run", "err", err)
+		}
+		if wait == 0 {
+			wait = again
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// handAllOver tells the control plane, in the answers to its grants, that the node is
+// about to stop, and goes on serving until the lease names no unit that a copy could
+// take over, has lapsed, or DrainTimeout has passed (L11).
+func (s *Server) handAllOver() {
+	if s.fence.lease == nil || s.cfg.KeepUnits {
+		return
+	}
+	s.stopping.Store(true)
+	if !s.toHandOver() {
+		return
+	}
+	s.log.Info("stopping: units are handed over first")
+	limit := time.NewTimer(s.cfg.DrainTimeout)
+	defer limit.Stop()
+	tick := time.NewTicker(handOverTick)
+	defer tick.Stop()
+	for s.toHandOver() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			s.log.Warn("stopping with units that were not handed over", "waited", s.cfg.DrainTimeout)
+			return
+		}
+	}
+}
+
+const handOverTick = 10 * time.Millisecond
+
+// toHandOver reports whether a unit that is written here has a copy in sync.
+func (s *Server) toHandOver() bool {
+	if !s.fence.lease.Current() {
+		return false
+	}
+	found := false
+	s.fence.lease.Units(func(u lease.Unit) bool {
+		if len(u.InSync) > 0 {
+			rec, err := s.store.Get(u.Name)
+			found = err == nil && rec.State != store.Following
+		}
+		return !found
+	})
+	return found
+}
