@@ -43,7 +43,7 @@ func (u *Unit) checkpoint() error {
 		return err
 	}
 	defer func() { <-u.writer }()
-	if u.goneErr() != nil || u.w == nil || u.commits.broken != nil {
+	if u.goneErr() != nil || u.writing() == nil || u.commits.broken != nil {
 		return nil
 	}
 	complete, err := u.checkpointUnder(unpin)
@@ -137,7 +137,7 @@ func (u *Unit) checkpointUnder(unpin func()) (complete bool, err error) {
 		return true, nil
 	}
 	// A failed sync is mended first: a checkpoint would hide it.
-	if err := c.wait(c.pos); err != nil {
+	if err := c.waitDurable(c.pos); err != nil {
 		return false, err
 	}
 	if err := c.saveRecord(false); err != nil {
@@ -145,13 +145,33 @@ func (u *Unit) checkpointUnder(unpin func()) (complete bool, err error) {
 	}
 	unpin()
 	c.checkpointed = c.tail.frames
-	frames, done, err := u.w.raw.checkpoint()
+	frames, done, err := u.writing().checkpoint()
 	if err != nil {
-		return false, u.w.explain(err)
+		return false, u.openError(err)
 	}
 	u.s.stats.checkpoints.Add(1)
 	u.measure()
 	return frames == done, nil
+}
+
+// openWriting opens the connection that writes: the writer, or on a copy the
+// injector; under the writer.
+func (u *Unit) openWriting() error {
+	if u.following.Load() {
+		return u.openInjector()
+	}
+	return u.openWriter()
+}
+
+// writing is the connection that openWriting opened, or nil.
+func (u *Unit) writing() *raw {
+	switch {
+	case !u.following.Load() && u.w != nil:
+		return u.w.raw
+	case u.following.Load() && u.copy.inj != nil:
+		return u.copy.inj.r
+	}
+	return nil
 }
 
 // stopOldReaders interrupts readers that keep the WAL from being started over.
@@ -186,6 +206,7 @@ func (u *Unit) shutdown(cause error, clean bool) {
 	close(u.closed)
 	u.mu.Unlock()
 	u.stopUses(gone, func(*Conn, *use) bool { return true })
+	u.GiveUp(gone)
 	u.feedEndAfterSync(gone)
 	u.tasks.Wait()
 	for range cap(u.readers) {
@@ -196,19 +217,33 @@ func (u *Unit) shutdown(cause error, clean bool) {
 	}
 	cleanUp := clean && u.settle()
 	if n := len(u.idle); n > 0 {
-		u.idle[n-1].close(cleanUp && u.w == nil)
+		u.idle[n-1].close(cleanUp && u.w == nil && u.copy.inj == nil)
+	}
+	if u.copy.inj != nil {
+		u.copy.inj.close(cleanUp && u.w == nil)
 	}
 	if u.w != nil {
 		u.w.close(cleanUp)
 	}
+	u.noteRest(cleanUp)
 	u.closeFiles()
 	u.measure()
+}
+
+// noteRest keeps where a unit that closes is, if it is sure.
+func (u *Unit) noteRest(clean bool) {
+	c := &u.commits
+	if c.broken != nil || c.record || c.failed || u.s.cfg.Sync != SyncFull {
+		return
+	}
+	rest := c.base(clean || c.tail.frames == 0)
+	u.rest = &rest
 }
 
 // feedEndAfterSync waits for the writer for good, and for what it committed.
 func (u *Unit) feedEndAfterSync(gone error) {
 	u.writer <- struct{}{}
-	if err := u.commits.wait(u.commits.pos); err != nil {
+	if err := u.commits.waitDurable(u.commits.pos); err != nil {
 		u.s.log.Error("commits could not be made durable", "unit", u.name, "err", err)
 	}
 	u.feed.end(gone)
@@ -226,7 +261,7 @@ func (u *Unit) settle() bool {
 		err = u.s.fault(OpCheckpoint, u.name)
 	}
 	if err == nil {
-		err = u.openWriter()
+		err = u.openWriting()
 	}
 	complete := false
 	if err == nil {

@@ -31,6 +31,7 @@ type Sink interface {
 // mark is a point in a unit's WAL.
 type mark struct {
 	pos        Position
+	chain      uint64
 	generation uint64 // counts the WAL's restarts while the unit is open
 	frames     int
 }
@@ -41,7 +42,7 @@ type commits struct {
 	u    *Unit
 	wal  *os.File // own descriptor, for capture and sync
 	tail walTail
-	sink Sink
+	acks acks
 
 	pos        Position
 	chain      uint64
@@ -52,7 +53,8 @@ type commits struct {
 	record       bool  // the .pos file must be written before the next write
 
 	mu       sync.Mutex
-	done     sync.Cond // a sync has ended
+	done     sync.Cond // a sync has ended, something was acknowledged or given up, a commit was captured
+	sink     Sink      // changed under mu and the writer
 	captured mark
 	durable  mark
 	syncing  bool
@@ -89,25 +91,33 @@ func (c *commits) capture(frames int) (err error) {
 	}
 	buf := c.u.s.chunks.Get().(*[]byte)
 	defer c.u.s.chunks.Put(buf)
-	if err := c.readTo(frames, *buf); err != nil {
+	if err := c.readTo(frames, *buf, c.took); err != nil {
 		return err
 	}
-	c.u.walBytes.Store(max(c.u.walBytes.Load(), c.tail.offset(frames+1)))
-	c.mu.Lock()
-	c.captured = mark{c.pos, c.generation, frames}
-	c.mu.Unlock()
+	c.settled()
 	if c.u.s.cfg.Sync == SyncNormal {
-		c.publish(c.pos)
+		c.publish(c.pos, c.sink)
 	}
 	return nil
 }
 
+// settled notes that everything up to the tail was captured.
+func (c *commits) settled() {
+	c.u.walBytes.Store(max(c.u.walBytes.Load(), c.tail.offset(c.tail.frames+1)))
+	c.mu.Lock()
+	c.captured = c.here()
+	c.mu.Unlock()
+}
+
+// here is the point that the tail is at; under the writer.
+func (c *commits) here() mark { return mark{c.pos, c.chain, c.generation, c.tail.frames} }
+
 // readTo reads the frames after the tail, or all where SQLite has started the
 // WAL over.
-func (c *commits) readTo(frames int, buf []byte) error {
+func (c *commits) readTo(frames int, buf []byte, took func(*Commit) error) error {
 	if c.tail.known && frames > c.tail.frames {
 		at := c.tail.frames
-		err := c.tail.read(c.wal, frames, buf, c.took)
+		err := c.tail.read(c.wal, frames, buf, took)
 		if err == nil || c.tail.frames != at || !errors.Is(err, errWALBroken) {
 			return err
 		}
@@ -120,7 +130,7 @@ func (c *commits) readTo(frames int, buf []byte) error {
 		return fmt.Errorf("%w: no valid header (%v)", errWALBroken, err)
 	}
 	c.generation, c.checkpointed = c.generation+1, 0
-	return c.tail.read(c.wal, frames, buf, c.took)
+	return c.tail.read(c.wal, frames, buf, took)
 }
 
 func be32(b []byte) uint32 {
@@ -129,6 +139,7 @@ func be32(b []byte) uint32 {
 
 // took is called for each commit that was read back.
 func (c *commits) took(k *Commit) error {
+	k.Prev = Mark{c.pos, c.chain}
 	c.pos.Seq++
 	k.Position = c.pos
 	c.chain = chainAfter(c.chain, k)
@@ -145,9 +156,17 @@ func (c *commits) took(k *Commit) error {
 	return nil
 }
 
-// wait returns when everything up to p is durable, or could not be made so.
-// Whoever finds no sync under way syncs for all that are waiting.
+// wait returns when everything up to p is durable and acknowledged, or could
+// not be made so.
 func (c *commits) wait(p Position) error {
+	if err := c.waitDurable(p); err != nil {
+		return err
+	}
+	return c.waitAcknowledged(p)
+}
+
+// waitDurable: whoever finds no sync under way syncs for all that are waiting.
+func (c *commits) waitDurable(p Position) error {
 	if c.u.s.cfg.Sync == SyncNormal {
 		return nil
 	}
@@ -177,12 +196,12 @@ func (c *commits) notDurable(err error) error {
 
 // syncOnce makes what is captured durable; called and returns with mu held.
 func (c *commits) syncOnce() error {
-	target, from, again, dirSync := c.captured, c.durable, c.failed, c.dirSync
+	target, from, again, dirSync, sink := c.captured, c.durable, c.failed, c.dirSync, c.sink
 	c.syncing = true
 	c.mu.Unlock()
 	err := c.syncTo(from, target, again, dirSync)
 	if err == nil {
-		c.publish(target.pos)
+		c.publish(target.pos, sink)
 	}
 	c.mu.Lock()
 	c.syncing, c.failed = false, err != nil
@@ -235,19 +254,25 @@ func (c *commits) writeAgain(from, target mark) error {
 	return err
 }
 
-func (c *commits) publish(p Position) {
-	if c.sink != nil {
-		c.sink.Durable(p)
+func (c *commits) publish(p Position, sink Sink) {
+	if sink != nil {
+		sink.Durable(p)
+		return
 	}
-	c.u.feed.publish(p)
+	c.u.Acknowledge(p)
+}
+
+// base is the record of where the WAL is now; under the writer.
+func (c *commits) base(clean bool) posRecord {
+	return posRecord{Position: c.pos, Chain: c.chain, Clean: clean,
+		Salt1: c.tail.header.salt1, Salt2: c.tail.header.salt2, Frames: uint32(c.tail.frames)}
 }
 
 // saveRecord writes the .pos file for where the WAL is now; under the writer.
 func (c *commits) saveRecord(clean bool) error {
 	err := c.u.s.fault(OpPosition, c.u.name)
 	if err == nil {
-		rec := posRecord{Position: c.pos, Chain: c.chain, Clean: clean,
-			Salt1: c.tail.header.salt1, Salt2: c.tail.header.salt2, Frames: uint32(c.tail.frames)}
+		rec := c.base(clean)
 		err = writeFileDurably(c.u.posPath(), rec.encode())
 	}
 	if err != nil {
@@ -261,7 +286,11 @@ func (c *commits) saveRecord(clean bool) error {
 // ready mends what an earlier failure left; under the writer, before a write.
 func (c *commits) ready() error {
 	if c.broken != nil {
-		if err := c.reread(); err != nil {
+		mend := c.reread
+		if c.u.following.Load() {
+			mend = c.u.reload
+		}
+		if err := mend(); err != nil {
 			return &UnitError{Unit: c.u.name, Op: "read the WAL", Err: diskError(err), Hint: "check the node's disk"}
 		}
 	}
@@ -291,8 +320,6 @@ func (c *commits) reread() error {
 		return err
 	}
 	c.broken = nil
-	c.mu.Lock()
-	c.captured = mark{c.pos, c.generation, c.tail.frames}
-	c.mu.Unlock()
-	return c.wait(c.pos)
+	c.settled()
+	return c.waitDurable(c.pos)
 }

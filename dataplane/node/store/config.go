@@ -57,12 +57,16 @@ const (
 	OpRename     FileOp = "rename"     // putting an image in its place
 	OpImage      FileOp = "image"      // writing an image that comes in
 	OpRemove     FileOp = "remove"     // removing a unit's files
+	OpApply      FileOp = "apply"      // announcing what a copy is about to apply
+	OpCommit     FileOp = "commit"     // the commit of what a copy applies
+	OpAside      FileOp = "aside"      // keeping a file aside
 )
 
 // Stats are the store's counters since it was opened.
 type Stats struct {
 	OpenUnits   int
-	Commits     uint64
+	Commits     uint64 // of the units' own
+	Applied     uint64 // entries that copies have applied
 	Syncs       uint64
 	Checkpoints uint64
 	Interrupts  uint64 // statements stopped by a deadline, a cancelled request or the node

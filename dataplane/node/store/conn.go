@@ -38,6 +38,9 @@ type Conn struct {
 
 	frames  int                    // frames in the WAL after a commit that is not captured yet, 0: none
 	capture func(frames int) error // nil on readers
+
+	committing bool   // a commit began whose end committed was not told
+	committed  func() // nil on readers
 }
 
 // stmtKey keeps the node's own statements apart: they were compiled without

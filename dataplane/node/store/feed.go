@@ -19,12 +19,13 @@ type feed struct {
 	ring      []Change // captured commits, a circular buffer
 	next      int      // where the next one goes
 	published Position
+	begun     Position      // what the unit had when it was opened
 	wake      chan struct{} // closed at the next publication; nil: nobody waits
 	err       error         // why it ended
 }
 
-func newFeed(size int, at Position) *feed {
-	return &feed{ring: make([]Change, 0, min(size, 16)), published: at}
+func newFeed(size int, published, begun Position) *feed {
+	return &feed{ring: make([]Change, 0, min(size, 16)), published: published, begun: begun}
 }
 
 // add keeps a captured commit; size bounds the ring.
@@ -135,7 +136,9 @@ func (f *feed) after(p Position, buf []Change) (n int, wake <-chan struct{}, err
 // changes iterates from p on.
 func (f *feed) changes(ctx context.Context, p Position) iter.Seq2[Change, error] {
 	if p.IsZero() {
-		p = f.position()
+		if p = f.position(); p.IsZero() {
+			p = f.begun // nothing of it is acknowledged yet
+		}
 	}
 	return func(yield func(Change, error) bool) {
 		var buf [64]Change

@@ -77,7 +77,7 @@ func (u *Unit) drain(ctx context.Context, patience time.Duration) (Position, err
 	}
 	pos := u.commits.pos
 	<-u.writer
-	return pos, u.commits.wait(pos)
+	return pos, u.commits.waitDurable(pos)
 }
 
 // stopWriter interrupts whoever holds the writer connection.
@@ -126,33 +126,30 @@ func (u *Unit) Frozen() (time.Duration, Position) {
 	return left, u.gate.pos
 }
 
-// SetEpoch begins a new epoch, which must be higher than the present one: the
-// next commit's position is in it. Subscribers go on.
+// SetEpoch begins a new branch, of an epoch which must be higher than the
+// present one: the next commit's position is in it. Subscribers go on.
 func (u *Unit) SetEpoch(ctx context.Context, epoch uint64) error {
 	if err := u.takeWriter(ctx); err != nil {
 		return err
 	}
 	defer func() { <-u.writer }()
 	c := &u.commits
+	if u.following.Load() {
+		return &UnitError{Unit: u.name, Op: "set epoch", Err: ErrFollowing, Hint: "promote it"}
+	}
 	if err := c.ready(); err != nil {
 		return err
 	}
 	if epoch <= c.pos.Epoch {
 		return &UnitError{Unit: u.name, Op: "set epoch", Err: ErrConflict, Hint: "the unit is at " + c.pos.String()}
 	}
-	if err := c.wait(c.pos); err != nil {
+	if err := c.waitDurable(c.pos); err != nil {
 		return err
 	}
-	old := c.pos
-	c.pos.Epoch = epoch
-	if err := c.saveRecord(c.tail.frames == 0); err != nil {
-		c.pos = old
+	at := c.base(c.tail.frames == 0)
+	if _, err := u.s.change(u.name, func(r *stored) error { r.beginBranch(epoch, at); return nil }); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.captured.pos, c.durable.pos = c.pos, c.pos
-	c.mu.Unlock()
-	u.feed.publish(c.pos)
-	_, err := u.s.change(u.name, func(r *stored) error { r.Epoch = epoch; return nil })
-	return err
+	c.beginBranch(epoch)
+	return nil
 }

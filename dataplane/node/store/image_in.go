@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -48,9 +49,15 @@ func (s *Store) Install(ctx context.Context, name string, id uint64, r io.Reader
 		return Record{}, err
 	}
 	tmp := filepath.Join(s.tmpDir(), name+"."+rand.Text()+".img")
-	err := s.receive(tmp, name, r, info)
+	digest, matched, err := s.receive(tmp, name, r, info)
 	if err == nil {
-		err = s.checkImage(ctx, tmp)
+		err = s.checkImage(ctx, tmp, matched && info.From != "")
+	}
+	if err == nil && len(info.Lineage) > 0 && (!info.Lineage.valid() || !info.Lineage.Has(info.Position)) {
+		err = fmt.Errorf("%w: its lineage %v does not lead to %s", ErrBadImage, info.Lineage, info.Position)
+	}
+	if info.Position.IsZero() {
+		info.Chain = digest // an operator's file begins a history of its own
 	}
 	if err != nil {
 		removeImage(tmp)
@@ -77,14 +84,15 @@ func removeImage(tmp string) {
 	}
 }
 
-// receive writes the stream to a file and compares length and sum.
-func (s *Store) receive(tmp, name string, r io.Reader, info ImageInfo) error {
+// receive writes the stream to a file and compares length and sum. It gives the
+// first 64 bits of the sum, and whether the sender had stated it.
+func (s *Store) receive(tmp, name string, r io.Reader, info ImageInfo) (digest uint64, matched bool, err error) {
 	if err := s.fault(OpImage, name); err != nil {
-		return err
+		return 0, false, err
 	}
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return 0, false, err
 	}
 	if info.Size >= 0 {
 		r = io.LimitReader(r, info.Size+1)
@@ -92,23 +100,25 @@ func (s *Store) receive(tmp, name string, r io.Reader, info ImageInfo) error {
 	sum := sha256.New()
 	n, err := io.CopyBuffer(io.MultiWriter(f, sum), r, make([]byte, imageChunk))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return 0, false, err
 	}
 	if info.Size >= 0 && n != info.Size {
-		return fmt.Errorf("%w: %d bytes came, %d were announced; send it again", ErrBadImage, n, info.Size)
+		return 0, false, fmt.Errorf("%w: %d bytes came, %d were announced; send it again", ErrBadImage, n, info.Size)
 	}
-	if info.Sum == nil {
-		return nil
+	raw := sum.Sum(nil)
+	want := ""
+	if info.Sum != nil {
+		want = info.Sum()
 	}
-	got := hex.EncodeToString(sum.Sum(nil))
-	if want := info.Sum(); want != "" && !strings.EqualFold(want, got) {
-		return fmt.Errorf("%w: its SHA-256 is %s, %s was stated; send it again", ErrBadImage, got, want)
+	if got := hex.EncodeToString(raw); want != "" && !strings.EqualFold(want, got) {
+		return 0, false, fmt.Errorf("%w: its SHA-256 is %s, %s was stated; send it again", ErrBadImage, got, want)
 	}
-	return nil
+	return binary.LittleEndian.Uint64(raw), want != "", nil
 }
 
-// checkImage lets SQLite look at the whole file, and makes it a WAL database.
-func (s *Store) checkImage(ctx context.Context, tmp string) error {
+// checkImage lets SQLite look at the whole file (unless it is a peer's, as it
+// was sent), and makes it a WAL database.
+func (s *Store) checkImage(ctx context.Context, tmp string, peers bool) error {
 	if err := checkImageHeader(tmp); err != nil {
 		return err
 	}
@@ -120,8 +130,10 @@ func (s *Store) checkImage(ctx context.Context, tmp string) error {
 	r.installProgress(progressSteps)
 	r.config(cfgDefensive, 1)
 	r.config(cfgTrustedSchema, 0)
-	verdict, err := r.queryText("PRAGMA quick_check(1)")
-	mode := ""
+	verdict, mode := "ok", ""
+	if !peers {
+		verdict, err = r.queryText("PRAGMA quick_check(1)")
+	}
 	if err == nil && verdict == "ok" {
 		mode, err = r.queryText("PRAGMA journal_mode=WAL")
 	}
@@ -194,7 +206,7 @@ func (s *Store) replace(ctx context.Context, name string, id uint64, tmp string,
 	rec.Image = filepath.Base(tmp)
 	err = s.makeShard(filepath.Dir(s.unitPath(name)))
 	if err == nil {
-		p := posRecord{Position: info.Position, Clean: true}
+		p := posRecord{Position: info.Position, Chain: info.Chain, Clean: true}
 		err = writeFileDurably(tmp+".pos", p.encode()) // makes the image's name in tmp/ durable too
 	}
 	if err != nil {
@@ -223,9 +235,22 @@ func (s *Store) installed(sl *slot, old *stored, id uint64, name string, info *I
 	default:
 		info.Position = Position{Epoch: 1, Seq: 1}
 	}
+	switch {
+	case len(info.Lineage) > 0:
+		rec.Lineage = info.Lineage.upTo(info.Position.Seq)
+	case rec.lineage().Has(info.Position):
+		rec.Lineage = rec.lineage()
+	default:
+		rec.Lineage = Lineage{{Epoch: info.Position.Epoch}}
+	}
 	if info.State != "" {
 		rec.State = info.State
 	}
+	if info.From != "" || rec.State != Following {
+		rec.From = info.From
+	}
+	info.Position = rec.Lineage.place(info.Position)
+	rec.Empty, rec.Base = false, nil
 	rec.Epoch, rec.Intent = info.Position.Epoch, installing
 	return rec
 }
@@ -233,19 +258,10 @@ func (s *Store) installed(sl *slot, old *stored, id uint64, name string, info *I
 // positionToReplace is one past the position of the unit in the slot, which is
 // closed for it.
 func (s *Store) positionToReplace(sl *slot, old *stored) Position {
-	s.slots.mu.Lock()
-	u := sl.unit
-	s.slots.mu.Unlock()
 	s.detach(sl, fmt.Errorf("%w: it is being replaced by another image", ErrGone))
-	if u == nil {
-		if u, _ = openUnit(s, old.Record); u != nil {
-			u.shutdown(ErrGone, false)
-		}
-	}
-	if u != nil {
-		pos := u.commits.pos
-		pos.Seq++
-		return pos
+	if at, err := s.look(old); err == nil {
+		at.Position.Seq++
+		return at.Position
 	}
 	// Its commits cannot be counted: damaged.
 	pos := Position{Epoch: old.Epoch}
@@ -288,7 +304,7 @@ func renameImage(tmp, path string) error {
 	if _, err := os.Stat(tmp); errors.Is(err, fs.ErrNotExist) {
 		return nil // it was renamed before a crash
 	}
-	for _, f := range []string{path + "-wal", path + "-shm", path + "-journal"} {
+	for _, f := range []string{path + "-wal", path + "-shm", path + "-journal", applyPath(path)} {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

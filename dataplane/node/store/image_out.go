@@ -85,13 +85,13 @@ func (i *Image) begin(ctx context.Context) error {
 	defer func() { <-u.writer }()
 	err := u.goneErr()
 	if err == nil {
-		err = u.openWriter()
+		err = u.openWriting()
 	}
 	if err == nil {
 		err = u.commits.ready()
 	}
 	if err == nil {
-		err = u.commits.wait(u.commits.pos)
+		err = u.commits.waitDurable(u.commits.pos)
 	}
 	if err == nil {
 		err = i.cover()
@@ -106,8 +106,16 @@ func (i *Image) begin(ctx context.Context) error {
 		}
 		return &UnitError{Unit: u.name, Op: "begin an image", Err: diskError(err)}
 	}
-	i.Position = u.commits.pos
+	i.Position, i.Chain, i.Lineage = u.commits.pos, u.commits.chain, u.Lineage()
 	return nil
+}
+
+// internally runs f on the connection that writes, past the sandbox.
+func (u *Unit) internally(f func() error) error {
+	if u.w != nil && !u.following.Load() {
+		return u.w.internally(f)
+	}
+	return f()
 }
 
 // cover checkpoints what can be, and finds the pages that are only in the WAL.
@@ -120,7 +128,7 @@ func (i *Image) cover() error {
 	var num [2]int64
 	for k, pragma := range []string{"PRAGMA page_size", "PRAGMA page_count"} {
 		var text string
-		err := u.w.internally(func() (err error) { text, err = u.w.raw.queryText(pragma); return err })
+		err := u.internally(func() (err error) { text, err = u.writing().queryText(pragma); return err })
 		if err == nil {
 			num[k], err = strconv.ParseInt(text, 10, 64)
 		}

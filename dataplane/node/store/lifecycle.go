@@ -43,17 +43,23 @@ func (s *Store) Create(ctx context.Context, name string, id uint64) (Record, err
 	if old != nil {
 		return sameUnit(&old.Record, id)
 	}
+	return s.create(stored{Record: Record{Name: name, ID: id, State: Active, Epoch: 1}})
+}
+
+// create makes a unit of which nothing is there; the caller has its slot.
+func (s *Store) create(rec stored) (Record, error) {
+	name := rec.Name
 	// Its files would be removed as what an earlier attempt has left; but that
 	// has a record.
 	if _, err := os.Stat(s.unitPath(name)); err == nil {
 		return Record{}, &UnitError{Unit: name, Op: "create", Err: fmt.Errorf("%w: %s is there, without a record", ErrDamaged, s.unitPath(name)),
 			Hint: "move it away, or put it in place (PUT …/file)"}
 	}
-	rec := stored{Record: Record{Name: name, ID: id, State: Active, Epoch: 1}, Intent: creating}
+	rec.Intent = creating
 	if err := s.putRecord(&rec); err != nil {
 		return Record{}, err
 	}
-	err = s.createFile(name)
+	err := s.createFile(name)
 	if err == nil {
 		rec.Intent = ""
 		err = s.putRecord(&rec)
@@ -169,6 +175,7 @@ func (s *Store) finish(rec *stored) error {
 // forget drops what is remembered of a unit's files.
 func (s *Store) forget(name string) {
 	s.sizes.drop(name)
+	s.closed.drop(name)
 	s.slots.mu.Lock()
 	delete(s.slots.damaged, name)
 	s.slots.mu.Unlock()

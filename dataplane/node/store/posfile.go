@@ -110,6 +110,9 @@ type recovered struct {
 	tail    walTail
 	foreign bool // another program wrote to the files
 	rewrite bool // the record must be written anew before the next write
+
+	counted int // commits in the WAL that the record does not cover
+	begin   int // frames before the last of them
 }
 
 // recoverPosition counts the commits in the WAL on from the record. wal is
@@ -125,7 +128,7 @@ func recoverPosition(rec *posRecord, epoch uint64, wal io.ReaderAt) (r recovered
 			return r, fmt.Errorf("read the WAL: %w", err)
 		}
 	}
-	skip := 0
+	skip, end := 0, 0
 	switch h := r.tail.header; {
 	case !valid:
 		r.foreign = rec != nil && !rec.Clean
@@ -141,9 +144,11 @@ func recoverPosition(rec *posRecord, epoch uint64, wal io.ReaderAt) (r recovered
 	}
 	if valid {
 		err = r.tail.read(wal, -1, make([]byte, walChunk), func(c *Commit) error {
+			r.begin, end = end, c.frames
 			if c.frames <= skip {
 				return nil
 			}
+			r.counted++
 			r.pos.Seq++
 			c.Position = r.pos
 			r.chain = chainAfter(r.chain, c)

@@ -39,6 +39,19 @@ type stored struct {
 	Record
 	Intent intent `json:"intent,omitempty"`
 	Image  string `json:"image,omitempty"` // of installing: the file's name in tmp/
+
+	Lineage Lineage `json:"lineage,omitempty"` // see lineage
+	// Base is where the unit was when its present branch was begun here: it
+	// counts like a .pos file, and before one of a lower position.
+	Base *posRecord `json:"base,omitempty"`
+}
+
+// lineage of the unit; records from before there were copies have one branch.
+func (r *stored) lineage() Lineage {
+	if len(r.Lineage) > 0 || r.Empty {
+		return r.Lineage
+	}
+	return Lineage{{Epoch: r.Epoch}}
 }
 
 // visible reports whether users see the unit: one being made is not there yet,
@@ -188,7 +201,8 @@ func (s *Store) List(after string, limit int) ([]Record, error) {
 }
 
 // Update changes a unit's record durably; f may refuse by an error, which is
-// returned (wrapped). Name, ID and Epoch stay as they are.
+// returned (wrapped). Name, ID, Epoch and Empty stay as they are. ErrWrongState:
+// a unit becomes a copy, or stops being one, by Follow and Promote alone.
 func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) (Record, error) {
 	if err := ctx.Err(); err != nil {
 		return Record{}, err
@@ -201,7 +215,10 @@ func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) 
 		if err := f(&r.Record); err != nil {
 			return err
 		}
-		r.Name, r.ID, r.Epoch = old.Name, old.ID, old.Epoch
+		if (old.State == Following) != (r.State == Following) {
+			return fmt.Errorf("%w: from %s to %s", ErrWrongState, old.State, r.State)
+		}
+		r.Name, r.ID, r.Epoch, r.Empty = old.Name, old.ID, old.Epoch, old.Empty
 		return nil
 	})
 	return r.Record, err

@@ -85,33 +85,23 @@ func (s *Store) Sizes() iter.Seq2[string, int64] {
 	}
 }
 
-// Position gives a unit's position, opening it only where its WAL must be read.
+// Position gives a unit's position, without opening it: as Unit.Position where
+// something is acknowledged, else that of its mark.
 func (s *Store) Position(ctx context.Context, name string) (Position, error) {
-	rec, err := s.Get(name)
-	if err != nil {
+	if _, err := s.Get(name); err != nil {
 		return Position{}, err
 	}
 	s.slots.mu.Lock()
-	sl := s.slots.m[name]
-	s.slots.mu.Unlock()
-	if sl == nil { // nobody has it open or works on it
-		if st, err := os.Stat(s.unitPath(name) + "-wal"); err != nil || st.Size() == 0 {
-			if p, err := readPos(posPath(s.unitPath(name))); err == nil {
-				if p == nil {
-					return Position{Epoch: rec.Epoch}, nil
-				}
-				if p.Clean {
-					return p.Position, nil
-				}
-			}
+	if sl := s.slots.m[name]; sl != nil && sl.unit != nil {
+		defer s.slots.mu.Unlock()
+		if p := sl.unit.Position(); !p.IsZero() {
+			return p, nil
 		}
+		return sl.unit.Mark().Position, nil
 	}
-	u, release, err := s.Acquire(ctx, name)
-	if err != nil {
-		return Position{}, err
-	}
-	defer release()
-	return u.Position(), nil
+	s.slots.mu.Unlock()
+	m, err := s.Mark(ctx, name)
+	return m.Position, err
 }
 
 // Changes gives the commits after the given position (zero: from now on) as

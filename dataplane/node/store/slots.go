@@ -129,7 +129,7 @@ func (s *Store) acquireSlow(ctx context.Context, name string) (*Unit, func(), er
 	if err := s.makeRoom(ctx); err != nil {
 		return nil, nil, err
 	}
-	u, err := openUnit(s, rec.Record)
+	u, err := openUnit(s, rec)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -141,6 +141,7 @@ func (s *Store) acquireSlow(ctx context.Context, name string) (*Unit, func(), er
 		return nil, nil, err
 	}
 	delete(p.damaged, name)
+	s.closed.drop(name)
 	sl.unit = u
 	u = p.take(sl)
 	return u, func() { p.put(sl, u) }, nil
@@ -271,6 +272,9 @@ func (s *Store) detach(sl *slot, why error) {
 
 func (s *Store) closedUnit(u *Unit) {
 	s.sizes.set(u.name, u.Bytes())
+	if u.rest != nil {
+		s.closed.set(u.name, *u.rest)
+	}
 	s.slots.mu.Lock()
 	defer s.slots.mu.Unlock()
 	s.slots.open--

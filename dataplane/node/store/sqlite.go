@@ -186,6 +186,15 @@ func (r *raw) installCommitHook() {
 	lib.Xsqlite3_wal_hook(r.tls, r.db, fnPointer(r, f), 0)
 }
 
+// installCommitStart has f called before each commit; readers see it a moment later.
+func (r *raw) installCommitStart(f func()) {
+	hook := func(*libc.TLS, uintptr) int32 {
+		f()
+		return 0
+	}
+	lib.Xsqlite3_commit_hook(r.tls, r.db, fnPointer(r, hook), 0)
+}
+
 // prepare compiles the first statement of sql. A nil statement without an
 // error: there was none before the tail.
 func (r *raw) prepare(sql string, keep bool) (s *rawStmt, tail int, err error) {
@@ -407,6 +416,17 @@ func (s *rawStmt) bind(i int, v Value) error {
 	}
 	return s.r.check(rc)
 }
+
+// bindPage binds the n bytes at mem (from raw.copyIn) as a blob, without a copy.
+func (s *rawStmt) bindPage(i int, mem uintptr, n int) error {
+	return s.r.check(lib.Xsqlite3_bind_blob64(s.r.tls, s.h, int32(i), mem, lib.Tsqlite3_uint64(n), 0))
+}
+
+// free frees what copyIn gave and SQLite was not given.
+func (r *raw) free(mem uintptr) { libc.Xfree(r.tls, mem) }
+
+// memory is n bytes at mem.
+func memory(mem uintptr, n int) []byte { return libc.GoBytes(mem, n) }
 
 // copyIn gives memory that SQLite frees, one byte at least: a null pointer
 // would bind NULL.

@@ -102,6 +102,10 @@ func (s *Stmt) Run(row func(*Row) error) (Result, error) {
 			err = cerr
 		}
 	}
+	if c.committing {
+		c.committing = false
+		c.committed()
+	}
 	return r, err
 }
 

@@ -30,13 +30,14 @@ type Store struct {
 	empty  emptyFile
 	slots  slots
 	sizes  sizes
+	closed closedUnits
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the janitor has ended
 }
 
 type counters struct {
-	commits, syncs, checkpoints, interrupts atomic.Uint64
+	commits, applied, syncs, checkpoints, interrupts atomic.Uint64
 }
 
 const formatVersion = 1
@@ -221,7 +222,7 @@ func (s *Store) ID() string { return s.id }
 
 // Stats gives the counters.
 func (s *Store) Stats() Stats {
-	return Stats{OpenUnits: s.slots.openNow(), Commits: s.stats.commits.Load(), Syncs: s.stats.syncs.Load(),
+	return Stats{OpenUnits: s.slots.openNow(), Commits: s.stats.commits.Load(), Applied: s.stats.applied.Load(), Syncs: s.stats.syncs.Load(),
 		Checkpoints: s.stats.checkpoints.Load(), Interrupts: s.stats.interrupts.Load()}
 }
 
@@ -259,5 +260,5 @@ func diskError(err error) error {
 // ownFiles are the files of the unit at path, the database last.
 func ownFiles(path string) []string {
 	pos := posPath(path)
-	return []string{path + "-wal", path + "-shm", path + "-journal", pos, pos + ".new", path}
+	return []string{path + "-wal", path + "-shm", path + "-journal", pos, pos + ".new", applyPath(path), path}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -30,13 +31,18 @@ type Unit struct {
 	walBytes atomic.Int64
 	closed   chan struct{}
 	dbFile   *os.File // for images; under writer. Closed last: see closeFiles
-	tasks    sync.WaitGroup
+
+	following atomic.Bool // it is a copy; changed under the writer
+	copy      copyState   // belongs to whoever holds writer
+	tasks     sync.WaitGroup
 
 	mu       sync.Mutex
+	lineage  Lineage
 	idle     []*Conn
 	active   map[*Conn]*use
 	gate     gate
 	gone     error
+	rest     *posRecord    // where it was when it closed, once that is sure
 	checking chan struct{} // closed when the checkpoint under way has ended; nil: none
 	images   int           // images being read: no checkpoints meanwhile
 	trimmed  bool          // memory was given back since the last use
@@ -49,15 +55,16 @@ type use struct {
 }
 
 // openUnit reads the unit's position, looks at its file, and opens a reader.
-func openUnit(s *Store, rec Record) (*Unit, error) {
-	u := &Unit{s: s, name: rec.Name, rec: rec, path: s.unitPath(rec.Name),
+func openUnit(s *Store, rec *stored) (*Unit, error) {
+	u := &Unit{s: s, name: rec.Name, rec: rec.Record, lineage: rec.lineage(), path: s.unitPath(rec.Name),
 		writer: make(chan struct{}, 1), readers: make(chan struct{}, s.cfg.Readers), active: map[*Conn]*use{}, closed: make(chan struct{})}
 	u.commits.u = u
 	u.commits.done.L = &u.commits.mu
+	u.following.Store(rec.State == Following)
 	if err := u.checkHeader(); err != nil {
 		return nil, err
 	}
-	if err := u.recover(rec.Epoch); err != nil {
+	if err := u.recover(rec); err != nil {
 		return nil, err
 	}
 	c, err := openConn(u.path, u.name, false, &s.stats)
@@ -73,6 +80,9 @@ func openUnit(s *Store, rec Record) (*Unit, error) {
 		return nil, u.openError(err)
 	}
 	u.idle = append(u.idle, c)
+	if !u.following.Load() {
+		u.commits.setSink()
+	}
 	return u, nil
 }
 
@@ -90,70 +100,90 @@ func (u *Unit) damaged(why string) error {
 
 // checkHeader refuses what SQLite would take for a new, empty database.
 func (u *Unit) checkHeader() error {
-	f, err := os.Open(u.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return u.damaged("its file is missing")
+	err := checkFile(u.path)
+	if errors.Is(err, ErrDamaged) {
+		return &UnitError{Unit: u.name, Op: "open", Err: err, Hint: damagedHint}
 	}
 	if err != nil {
 		return u.openError(err)
+	}
+	if st, err := os.Stat(u.path); err == nil {
+		u.dbBytes.Store(st.Size())
+	}
+	return nil
+}
+
+// checkFile refuses what SQLite would take for a new, empty database.
+func checkFile(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: its file is missing", ErrDamaged)
+	}
+	if err != nil {
+		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return u.openError(err)
-	}
 	var h [dbHeaderSize]byte
-	if st.Size() < dbHeaderSize {
-		return u.damaged(fmt.Sprintf("its file is cut to %d bytes", st.Size()))
+	n, err := f.ReadAt(h[:], 0)
+	if err == io.EOF {
+		return fmt.Errorf("%w: its file is cut to %d bytes", ErrDamaged, n)
 	}
-	if _, err := f.ReadAt(h[:], 0); err != nil {
-		return u.openError(err)
+	if err != nil {
+		return err
 	}
 	if _, err := parseDBHeader(h[:]); err != nil {
-		return u.damaged(err.Error())
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	u.dbBytes.Store(st.Size())
 	return nil
 }
 
 // recover finds the unit's position from its files.
-func (u *Unit) recover(epoch uint64) error {
-	rec, err := readPos(u.posPath())
-	if err != nil {
-		u.s.log.Warn("position record cannot be read", "unit", u.name, "err", err)
-		rec = &posRecord{Position: Position{Epoch: epoch}, Frames: 1} // matches no WAL: taken as foreign
+func (u *Unit) recover(rec *stored) error {
+	if err := u.restore(rec, false); err != nil {
+		u.closeFiles()
+		return err
 	}
 	c := &u.commits
+	at := c.pos
+	if s := u.s.cfg.Sink; s == nil || u.following.Load() {
+		c.acks.seq.Store(at.Seq)
+		u.feed = newFeed(u.s.cfg.Ring, at, at)
+	} else {
+		u.feed = newFeed(u.s.cfg.Ring, Position{}, at)
+	}
+	return nil
+}
+
+// restore reads the unit's position, and takes up its WAL; under the writer
+// where the unit is in use. again: a sync may have failed.
+func (u *Unit) restore(rec *stored, again bool) error {
+	c := &u.commits
 	st, err := os.Stat(u.path + "-wal")
-	var r recovered
-	if err != nil || st.Size() == 0 {
-		r, err = recoverPosition(rec, epoch, nil)
-	} else if err = c.openWAL(); err == nil {
-		r, err = recoverPosition(rec, epoch, c.wal)
+	var wal io.ReaderAt
+	if err == nil && st.Size() > 0 {
+		if err := c.openWAL(); err != nil {
+			return u.openError(err)
+		}
+		wal = c.wal
 		u.walBytes.Store(st.Size())
 	}
+	r, err := u.s.recoverUnit(rec, wal)
 	if err != nil {
-		u.closeFiles()
-		return u.openError(err)
-	}
-	if u.walBytes.Load() > walHeaderSize && !r.tail.known {
-		u.closeFiles()
-		return u.damaged("its WAL has no valid header") // which is on disk before the first frame
-	}
-	if r.foreign {
-		u.s.log.Warn("unit was changed by another program", "unit", u.name, "position", r.pos)
+		return err
 	}
 	c.pos, c.chain, c.tail, c.record = r.pos, r.chain, r.tail, r.rewrite
-	c.captured = mark{r.pos, 0, r.tail.frames}
+	c.generation++
+	c.mu.Lock()
+	c.captured = c.here()
 	c.durable = c.captured
+	c.mu.Unlock()
+	u.copy.restored(rec, &r)
 	if r.tail.frames > 0 && u.s.cfg.Sync == SyncFull {
 		// A process that was killed may not have synced what it had committed.
-		if err := c.syncTo(c.durable, c.captured, false, true); err != nil {
-			u.closeFiles()
+		if err := c.syncTo(mark{generation: c.generation}, c.captured, again, true); err != nil {
 			return u.openError(err)
 		}
 	}
-	u.feed = newFeed(u.s.cfg.Ring, r.pos)
 	return nil
 }
 
@@ -274,6 +304,9 @@ func (u *Unit) lendWriter(ctx context.Context, tx *Tx) (*Conn, error) {
 		return nil, err
 	}
 	err := u.mayWrite() // it may have been closed while this one waited
+	if err == nil && u.following.Load() {
+		err = &UnitError{Unit: u.name, Op: "write", Err: ErrFollowing, Hint: "write to its primary"}
+	}
 	if err == nil {
 		err = u.openWriter()
 	}
@@ -298,17 +331,20 @@ func (u *Unit) openWriter() error {
 	if err != nil {
 		return u.openError(err)
 	}
-	c.capture = u.commits.capture
+	c.capture, c.committed = u.commits.capture, u.commits.commitEnds
+	c.raw.installCommitStart(func() { c.committing = true; u.commits.commitBegins() })
 	u.w = c
-	if u.s.cfg.Sink != nil {
-		u.commits.sink = u.s.cfg.Sink(u)
-	}
 	return nil
 }
 
 // giveBackWriter lets the next one in.
 func (u *Unit) giveBackWriter() {
 	u.deactivate(u.w)
+	u.endTurn()
+}
+
+// endTurn gives the writer back, and has the WAL checkpointed where it is long.
+func (u *Unit) endTurn() {
 	long := int64(u.commits.tail.frames-u.commits.checkpointed)*u.commits.tail.frameSize() > u.s.cfg.CheckpointBytes
 	<-u.writer
 	if long {
@@ -335,13 +371,14 @@ func (u *Unit) Read(ctx context.Context, f func(*Conn) error) error {
 }
 
 // Write runs f on the writer in BEGIN IMMEDIATE … COMMIT, rolled back where f
-// fails. It returns when the commit is durable (by Config.Sync), with its
-// position; where nothing was changed, with the current position. f must not
+// fails. It returns when the commit is durable (by Config.Sync) and
+// acknowledged, with its position; where nothing was changed, with the current position. f must not
 // run BEGIN, COMMIT or ROLLBACK (savepoints are fine). It waits its turn until
 // ctx ends; a commit that was made is not taken back by ctx.
 //
-// ErrFrozen, ErrInterrupted, ErrDiskFull, ErrIO: no effect, unless
-// ErrOutcomeUnknown matches too.
+// ErrFrozen, ErrFollowing, ErrInterrupted, ErrDiskFull, ErrIO: no effect, unless
+// ErrOutcomeUnknown matches too. ErrUnreplicated: the commit is there, and was
+// not acknowledged; its position is given.
 func (u *Unit) Write(ctx context.Context, f func(*Conn) error) (Position, error) {
 	pos, err := u.commit(ctx, f)
 	if err != nil {
@@ -382,6 +419,7 @@ func (u *Unit) closeFiles() {
 	if u.commits.wal != nil {
 		u.commits.wal.Close()
 	}
+	u.copy.close()
 	if u.dbFile != nil {
 		u.dbFile.Close()
 	}

@@ -178,7 +178,7 @@ func TestRecoverPosition(t *testing.T) {
 // A WAL that SQLite wrote, with spills and savepoints, read frame for frame.
 func TestCaptureSeesWhatSQLiteWrote(t *testing.T) {
 	sink := &mirror{pages: map[uint32][]byte{}}
-	s := open(t, Config{Sink: func(*Unit) Sink { return sink }, CheckpointBytes: 200 << 10})
+	s := open(t, Config{Sink: func(u *Unit) Sink { sink.u = u; return sink }, CheckpointBytes: 200 << 10})
 	u := unit(t, s)
 	write(t, u, "CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB)")
 	for i := range 60 {
@@ -217,6 +217,7 @@ type mirror struct {
 	pages         map[uint32][]byte
 	dbPages       uint32
 	last, durable Position
+	u             *Unit
 }
 
 func (m *mirror) Captured(c *Commit, read func(int, []byte) error) {
@@ -230,7 +231,10 @@ func (m *mirror) Captured(c *Commit, read func(int, []byte) error) {
 	m.dbPages, m.last = c.DBPages, c.Position
 }
 
-func (m *mirror) Durable(p Position) { m.durable = p }
+func (m *mirror) Durable(p Position) {
+	m.durable = p
+	m.u.Acknowledge(p)
+}
 
 func TestPositionText(t *testing.T) {
 	p, err := ParsePosition("3:18446744073709551615")
