@@ -181,15 +181,15 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 	l.ledger.confirm(l.shift.confirms.succeeded.Load())
 	may, expiry, judge := l.ledger.mayGrant(now), l.ledger.expiry, l.ledger.judge
 	confirmed := !l.ledger.unconfirmed()
-	l.mu.Unlock()
-	if !taken {
+	if !taken || l.ledger.lapsed {
 		judge = never
 	}
+	l.mu.Unlock()
 	if !may {
 		return min(judge, expiry)
 	}
 	news := l.sent != listRevision(l.shift.k.config.Group.State(), l.name)
-	if now < l.next && !(l.hasty && confirmed) && !news {
+	if now < min(l.next, judge) && !(l.hasty && confirmed) && !news {
 		return min(judge, l.next)
 	}
 	began, _ := l.grant()
