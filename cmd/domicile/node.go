@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"time"
 
 	"domicile/dataplane/node"
 	"domicile/dataplane/node/store"
+	"domicile/internal/tlsconf"
 )
 
 type nodeCmd struct {
@@ -18,11 +21,11 @@ type nodeCmd struct {
 	HTTPToken            string `name:"http-token" help:"Token that data requests must carry; without one, and without --jwt-key, they are open."`
 	HTTPTokenFile        string `name:"http-token-file" placeholder:"FILE" help:"File that holds the token of data requests."`
 	JWTKey               string `name:"jwt-key" placeholder:"FILE" help:"Data requests may carry a JWT whose claim tenant names their tenant, or a list of tenants. FILE holds a secret (HS256) or a PEM public key (RS256, ES256, EdDSA)."`
-	ReplicationToken     string `help:"Secret of nodes among each other; sessions signed with it are taken by any node that has it."`
+	ReplicationToken     string `help:"Secret of nodes among each other: what follows this node shows it (without one: the admin token), and sessions signed with it are taken by any node that has it."`
 	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
 
-	Lease     bool          `help:"Write only under a lease. For later versions: the control plane of this one grants none, so such a node only reads."`
-	Ack       string        `enum:"primary,replica" default:"replica" help:"When a write is answered: once it is on this node's disk, or on its replicas' too where there are any (this version keeps none)."`
+	Lease     bool          `help:"Write only under a lease of the control plane, so that the node's databases can be failed over to their copies by themselves."`
+	Ack       string        `enum:"primary,replica" default:"replica" help:"When a write is answered: once it is on this node's disk (primary), or on that of each copy in sync too (replica)."`
 	Sync      string        `enum:"full,normal" default:"full" help:"full: a write is answered once it is on disk. normal: a power loss may lose the last ones."`
 	IdleClose time.Duration `default:"5m" help:"Close a database that was not used for so long."`
 	MaxOpen   int           `help:"Databases open at once. Default: by the limit of file descriptors."`
@@ -59,7 +62,8 @@ func (c *nodeCmd) Run(ctx context.Context, e *env) error {
 	cfg := node.Config{
 		Listener: l, Logger: log,
 		Store:  store.Config{Dir: c.Data, IdleClose: c.IdleClose, MaxOpen: c.MaxOpen, Sync: storeSync(c.Sync)},
-		Tokens: tokens, ReplicationToken: replication, Lease: c.Lease,
+		Tokens: tokens, ReplicationToken: replication, Lease: c.Lease, AckPrimary: c.Ack == "primary",
+		Dial: nodeDialer(files), Probe: transportOf(files),
 		TransactionTimeout: c.TransactionTimeout, StreamTimeout: c.StreamTimeout,
 		Version: version,
 	}
@@ -95,6 +99,30 @@ func (c *nodeCmd) tokens() (t node.Tokens, err error) {
 		return t, fmt.Errorf("read the key of --jwt-key: %w", err)
 	}
 	return t, nil
+}
+
+// nodeDialer connects to other nodes, whose addresses begin with http:// or https://.
+func nodeDialer(files *tlsconf.Files) func(context.Context, string) (net.Conn, error) {
+	if files == nil {
+		return nil // the default: TLS with the system's CAs
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		u, err := url.Parse(addr)
+		if err != nil {
+			return nil, err
+		}
+		if u.Scheme != "https" {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", hostPort(u, "80"))
+		}
+		return files.DialContext(ctx, "tcp", hostPort(u, "443"))
+	}
+}
+
+func hostPort(u *url.URL, port string) string {
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 func storeSync(name string) store.Sync {
