@@ -19,10 +19,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
 
 	"domicile/fsm"
 	"domicile/proto"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // controlFake is a control server as a proxy sees it: the stream, GET of a
 // tenant, and whatever else a test serves.

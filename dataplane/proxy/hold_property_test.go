@@ -217,6 +217,7 @@ func (w *world) trouble() {
 		}
 		return false
 	})
+	time.Sleep(time.Duration(w.pick(3)) * time.Millisecond) // somebody may see it before it is told
 	switch {
 	case told:
 		w.holds.changed([]fsm.Event{{Unit: &fsm.UnitInfo{Unit: fsm.UnitName(unit)}}}, false)

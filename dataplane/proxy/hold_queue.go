@@ -226,7 +226,8 @@ func (q *queue) try() {
 	if t == nil {
 		t = q.candidate(false)
 	}
-	if t == nil {
+	if t == nil { // nobody waits: whoever comes next finds out
+		q.shut = shutNone
 		q.sleep()
 		return
 	}

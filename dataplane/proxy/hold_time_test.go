@@ -104,6 +104,40 @@ func TestSlowTrialHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// TestNewsThatComesBeforeItIsToldHoldsNobody: the table is seen to have changed by
+// who comes first, which may be a request.
+func TestNewsThatComesBeforeItIsToldHoldsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []http1.RefusalKind{http1.Misdirected, http1.Unavailable} {
+			w := newWorld(t, 1)
+			h, old := w.holds, w.nodes[0]
+			warn := func(up *http1.Upstream) { h.warn("u0", nil, refusal{kind: kind, up: up}) }
+			warn(old)
+			w.units["u0"].at.up = w.nodes[1]
+			tk := h.newTicket("u0", false, 1, time.Hour)
+			if h.join(tk) == entered {
+				h.wait(tk, nil)
+				tk.Answered()
+			}
+			warn(w.nodes[1])
+			w.units["u0"].at.up = old
+			tk = h.newTicket("u0", true, 1, time.Hour)
+			began := time.Now()
+			if h.enter(tk, refusal{kind: kind, up: w.nodes[1]}, true) == entered {
+				h.wait(tk, nil)
+				tk.Answered()
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("waited %v", took)
+			}
+			time.Sleep(time.Second)
+			if h.open.Load() != 0 {
+				t.Error("a queue is left")
+			}
+		}
+	})
+}
+
 func FuzzHoldTime(f *testing.F) {
 	for _, s := range []string{"", "0", "50", "99999999999", "-1", "+5", "1.5", "abc", " 7"} {
 		f.Add([]byte(s))

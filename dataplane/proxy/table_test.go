@@ -39,7 +39,7 @@ func change(r *rand.Rand) fsm.Event {
 		Unit: unit, ID: fsm.UnitID(r.Uint64()), Node: node, State: fsm.UnitState(2 + r.IntN(2)), Epoch: r.Uint64(),
 	}
 	for range r.IntN(4) {
-		u.Copies = append(u.Copies, fsm.Copy{Node: fsm.NodeName(fmt.Sprintf("n%d", r.IntN(8))), State: fsm.CopyState(1 + r.IntN(2))})
+		u.Copies = append(u.Copies, fsm.Copy{Node: fsm.NodeName(fmt.Sprintf("n%d", r.IntN(8))), State: fsm.CopyState(1 + r.IntN(4))})
 	}
 	return fsm.Event{Unit: u}
 }
