@@ -84,7 +84,7 @@ func (l *loop) begin() (sending, bool) {
 	// With mu held, so that settled sees the length of a grant that was decided
 	// in an older state.
 	state := l.shift.k.config.Group.State()
-	c := sending{began: l.clock(), ms: millis(state.Settings().AutoFailover)}
+	c := sending{began: l.clock(), ms: millis(leaseIn(state))}
 	if c.ms <= 0 || l.closed {
 		l.mu.Unlock()
 		return c, false

@@ -28,6 +28,7 @@ type testLog struct {
 	state *fsm.State
 	lists map[fsm.NodeName]fsm.Revision
 	term  uint64 // of the present leader
+	ids   fsm.UnitID
 	moved chan struct{}
 }
 
@@ -58,7 +59,7 @@ func (g *testLog) change(f func(r *records, rev fsm.Revision), touched ...fsm.No
 }
 
 func (g *testLog) apply(f func(r *records, rev fsm.Revision), touched ...fsm.NodeName) fsm.Revision {
-	rev := fsm.Revision(1)
+	rev := fsm.Revision(100_000) // nodes and units are older
 	if g.state != nil {
 		rev = g.state.Revision() + 1
 	}
@@ -82,7 +83,7 @@ func (r *records) build(rev fsm.Revision, lists map[fsm.NodeName]fsm.Revision) (
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
-		if err := addNode(b, r.nodes[name], lists[name]); err != nil {
+		if err := b.AddNode(r.nodes[name], lists[name]); err != nil {
 			return nil, err
 		}
 	}

@@ -66,7 +66,7 @@ func (h *held) forget() { *h = held{whole: true, recent: h.recent} }
 
 // lists finds the present list of a node, anew only when it has changed.
 func (l *loop) present(state *fsm.State) *list {
-	if l.now == nil || l.now.rev != listRevision(state, l.name) {
+	if l.now == nil || l.now.rev != state.ListRevision(l.name) {
 		l.now = listOf(state, l.name)
 	}
 	return l.now

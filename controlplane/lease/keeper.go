@@ -156,13 +156,13 @@ func (k *Keeper) AwaitNamed(ctx context.Context, node fsm.NodeName, rev fsm.Revi
 	}
 	state := k.config.Group.State()
 	record, ok := state.Node(node)
-	if !ok || state.Settings().AutoFailover <= 0 {
+	if !ok || leaseIn(state) <= 0 {
 		return nil
 	}
 	for {
 		l, ok := s.find(node)
 		if ok && l.record.Load().ID == record.ID {
-			return l.awaitNamed(ctx, listRevision(state, node))
+			return l.awaitNamed(ctx, state.ListRevision(node))
 		}
 		select { // the directory's watcher comes to it
 		case <-s.k.Changed():

@@ -20,8 +20,8 @@ type list struct {
 
 // listOf gives the present list of a node.
 func listOf(state *fsm.State, node fsm.NodeName) *list {
-	l := &list{rev: listRevision(state, node), addrs: make(map[fsm.NodeName]string)}
-	for p := range grantable(state, node) {
+	l := &list{rev: state.ListRevision(node), addrs: make(map[fsm.NodeName]string)}
+	for p := range state.Grantable(node) {
 		l.units = append(l.units, p)
 		for _, c := range p.Copies {
 			if _, known := l.addrs[c.Node]; known || !c.State.Follows() {

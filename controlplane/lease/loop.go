@@ -188,15 +188,16 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 	if !may {
 		return min(judge, expiry)
 	}
-	news := l.sent != listRevision(l.shift.k.config.Group.State(), l.name)
+	news := l.sent != l.shift.k.config.Group.State().ListRevision(l.name)
 	if now < min(l.next, judge) && !(l.hasty && confirmed) && !news {
 		return min(judge, l.next)
 	}
+	inTurn := now >= l.next && l.started
+	l.started = true
 	began, _ := l.grant()
 	l.next = began + ms/renewals
-	if !l.started {
-		// Nodes do not stay in step with each other.
-		l.next, l.started = began+time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals)), true
+	if !inTurn { // nodes that change at once do not stay in step
+		l.next = began + time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals))
 	}
 	return l.clock()
 }

@@ -41,8 +41,18 @@ func newShift(k *Keeper, term uint64) *shift {
 	return s
 }
 
+// numbered is the level from which on the directory numbers the lists of nodes.
+const numbered = 2
+
 // lease is how long grants are now; 0: nodes are not leased.
-func (s *shift) lease() fsm.Millis { return s.k.config.Group.State().Settings().AutoFailover }
+func (s *shift) lease() fsm.Millis { return leaseIn(s.k.config.Group.State()) }
+
+func leaseIn(state *fsm.State) fsm.Millis {
+	if state.Level() < numbered {
+		return 0 // two lists could have the same name
+	}
+	return state.Settings().AutoFailover
+}
 
 func (s *shift) confirm(ctx context.Context) error {
 	term, err := s.k.config.Group.Confirm(ctx)
@@ -55,15 +65,14 @@ func (s *shift) confirm(ctx context.Context) error {
 func (s *shift) run(ctx context.Context) {
 	defer s.work.Wait()
 	s.work.Go(func() { s.confirms.run(ctx) })
-	var was fsm.Settings
-	first := true
+	was := fsm.Millis(-1)
 	for ctx.Err() == nil {
 		state := s.k.config.Group.State()
 		began := time.Now()
 		s.setTail(state)
-		settings := state.Settings()
-		s.watchNodes(ctx, state, first || was.AutoFailover != settings.AutoFailover)
-		was, first = settings, false
+		lease := leaseIn(state)
+		s.watchNodes(ctx, state, was != lease)
+		was = lease
 		// It costs at most a tenth of a core, however fast the directory changes.
 		if !pause(ctx, 9*time.Since(began)) {
 			return
@@ -107,7 +116,8 @@ func (s *shift) watchNodes(ctx context.Context, state *fsm.State, all bool) {
 			l, news = s.start(ctx, n, state.Settings()), true
 		}
 		seen++
-		if l.record.Swap(n) != n || all || l.list.Swap(uint64(listRevision(state, n.Name))) != uint64(listRevision(state, n.Name)) {
+		list := uint64(state.ListRevision(n.Name))
+		if moved := l.record.Swap(n) != n; moved || l.list.Swap(list) != list || all {
 			l.look()
 		}
 	}
