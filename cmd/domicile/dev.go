@@ -38,6 +38,9 @@ var devZones = []fsm.ZoneName{"fra", "ams", "fra"}
 
 const devRegion = fsm.RegionName("eu")
 
+// devSettings are what the flags of domicile control seed by default.
+var devSettings = fsm.Settings{Replicas: 1, AutoFailover: 3000, RepairAfter: 10_000, RemoveAfter: 10_000}
+
 // part is one of the servers that dev runs; they stop in the order they stand.
 type part struct {
 	name string
@@ -137,6 +140,7 @@ func (d *deployment) buildControl() error {
 		ID: "dev", DataDir: filepath.Join(d.cfg.Data, "control"),
 		Listener: api, API: d.control, RaftListener: raft,
 		Bootstrap: true, Build: version, Logger: d.log.Named("control"),
+		Settings: devSettings,
 	})
 	if err != nil {
 		return err
@@ -158,6 +162,7 @@ func (d *deployment) buildNode(i int, addr string) error {
 		Listener: l, Logger: d.log.Named(name),
 		Store:  store.Config{Dir: filepath.Join(d.cfg.Data, name)},
 		Tokens: node.Tokens{Admin: d.token}, ReplicationToken: d.token,
+		Lease: true, KeepUnits: true, // they stop with all that could take them over
 		Version: version,
 	})
 	if err != nil {
