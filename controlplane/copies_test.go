@@ -160,7 +160,7 @@ func TestC5APairsCopiesAreOnItsStandby(t *testing.T) {
 	s, nodes := startLeased(t, 600, 1, true, "n1/a", "n2/b", "s1/b")
 	s.create(3, "n1")
 	r := s.want(s.ask("PUT", "/_shard/nodes/n1", `{"standby":"s1"}`), 200, "")
-	if r.text != fmt.Sprintf(`{"node":"n1","addr":"http://%s","region":"eu","zone":"a","unreplicated":[]}`+"\n", nodes[0].addr()) {
+	if r.text != fmt.Sprintf(`{"node":"n1","addr":%q,"region":"eu","zone":"a","unreplicated":[]}`+"\n", nodes[0].addr()) {
 		t.Errorf("answer %s", r.text)
 	}
 	for i := range 3 {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -158,7 +159,12 @@ func (f *handFailover) heldThen(result fsm.Result) []heldUnit {
 	for _, flip := range result.Flips {
 		units = append(units, heldUnit{flip.UnitRef, true})
 	}
-	if job, ok := f.group.State().Job(result.Job); ok {
+	state := f.group.State()
+	q, ok := state.Request(f.c.key)
+	if !ok {
+		return units
+	}
+	if job, ok := state.Job(q.Job); ok {
 		for _, t := range job.Targets {
 			units = append(units, heldUnit{fsm.UnitRef{Unit: t.Unit, ID: t.ID}, true})
 		}
@@ -325,6 +331,7 @@ func (f *handFailover) waitPromoted(ctx context.Context) {
 // describe tells what became of the units that the node held.
 func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
 	out := proto.FailedOver{Node: f.node.Name, Promoted: []proto.TenantPromoted{}, Failed: []proto.TenantFailed{}, Unreplicated: []fsm.TenantName{}}
+	slices.SortFunc(f.held, func(a, b heldUnit) int { return cmp.Compare(a.Unit, b.Unit) })
 	for _, h := range f.held {
 		u, ok := state.Placed(h.Unit)
 		if !ok || u.ID != h.ID {
@@ -365,10 +372,10 @@ func (f *handFailover) whyStayed(u *fsm.Placed) string {
 }
 
 // replicated reports whether a unit has a copy on a node that is there, or is to
-// have none.
+// have none. A former primary that is there follows at once.
 func replicated(state *fsm.State, u *fsm.Placed) bool {
 	return state.CopiesWanted(u) == 0 || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
 		n, ok := state.Node(c.Node)
-		return ok && !n.Lost && c.State.Follows()
+		return ok && !n.Lost && (c.State.Follows() || c.State == fsm.CopyFormer)
 	})
 }

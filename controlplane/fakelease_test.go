@@ -37,7 +37,9 @@ type fakeLease struct {
 	written  map[fsm.UnitName]time.Time
 	lost     map[fsm.UnitName]*proto.PositionRange
 	stopping bool
-	promised int64 // ms left of a promise, told once
+	position string
+	hook     map[string]func(*http.Request) // run before a route is served
+	promised int64                          // ms left of a promise, told once
 	told     []string
 }
 
@@ -48,7 +50,7 @@ type fakePeers struct {
 }
 
 func newFakeLease(name fsm.NodeName) fakeLease {
-	return fakeLease{boot: string(name) + "-1", list: map[fsm.UnitName]fsm.UnitID{}, copies: map[fsm.UnitName][]string{},
+	return fakeLease{boot: string(name) + "-1", position: "1:1", hook: map[string]func(*http.Request){}, list: map[fsm.UnitName]fsm.UnitID{}, copies: map[fsm.UnitName][]string{},
 		arrivals: map[uint64]time.Time{}, follows: map[fsm.UnitName]proto.FollowUnit{}, from: map[fsm.UnitName]string{},
 		lagging: map[fsm.UnitName]bool{}, sent: map[fsm.UnitName]string{}, promoted: map[fsm.UnitName]string{},
 		written: map[fsm.UnitName]time.Time{}, lost: map[fsm.UnitName]*proto.PositionRange{}}
@@ -70,6 +72,12 @@ func newFakeNodes(t *testing.T, leased bool, names ...fsm.NodeName) []*fakeNode 
 
 // serveCopies serves the routes about leases and copies; false for another.
 func (n *fakeNode) serveCopies(w http.ResponseWriter, r *http.Request) bool {
+	n.mu.Lock()
+	hook := n.hook[r.URL.Path]
+	n.mu.Unlock()
+	if hook != nil {
+		hook(r)
+	}
 	var status int
 	var body any
 	switch r.Method + " " + r.URL.Path {
@@ -192,7 +200,7 @@ func (n *fakeNode) listUnits() (int, any) {
 	defer n.mu.Unlock()
 	held := []proto.HeldUnit{}
 	for u, id := range n.units {
-		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: "1:1", Lost: n.lost[u]}
+		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Lost: n.lost[u]}
 		if _, ok := n.follows[u]; ok {
 			h.State, h.Role = "following", "replica"
 		}
@@ -312,3 +320,13 @@ func (n *fakeNode) set(f func()) {
 	defer n.mu.Unlock()
 	f()
 }
+
+// before has f run before a route is served.
+func (n *fakeNode) before(path string, f func(*http.Request)) {
+	n.set(func() { n.hook[path] = f })
+}
+
+// event and fsmRange are short for tests.
+type event = proto.Event
+
+func fsmRange(from, to string) proto.PositionRange { return proto.PositionRange{From: from, To: to} }

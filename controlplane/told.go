@@ -99,7 +99,6 @@ func (s *shift) proposing(state *fsm.State, p loops.Proposal) {
 	switch cmd := p.Cmd.(type) {
 	case *fsm.FailOver:
 		s.flips.decided(p.Matter)
-		s.logger.Warn("a node's lease has lapsed", "node", cmd.Node, "term", s.term)
 		s.events.add(proto.Event{Event: proto.EventNodeLapsed, Node: cmd.Node, Term: s.term, Revision: state.Revision()})
 	case *fsm.EndRelease:
 		s.flips.decided(p.Matter)

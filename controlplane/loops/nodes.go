@@ -35,8 +35,10 @@ type NodeNews struct {
 
 // nodeMemory is what a leader knows of a node in its own term.
 type nodeMemory struct {
-	lapse *lapse
-	look  look
+	lostAt fsm.Millis // when it was first seen as lost; 0: it is not
+	quiet  bool       // it was seen not to answer since
+	lapse  *lapse
+	look   look
 }
 
 // lapse is a failover that is being prepared: positions are asked for of the
@@ -75,9 +77,18 @@ func (p *planner) lookAtNodes() {
 	p.m.look, p.m.lookAt = false, 0
 	for n := range p.s.Nodes() {
 		k := p.m.node(n.Name)
-		if news := p.news.Nodes[n.Name]; news != nil {
-			p.node(n, k, news)
+		news := p.news.Nodes[n.Name]
+		switch {
+		case !n.Lost:
+			k.lostAt, k.quiet = 0, false
+		case k.lostAt == 0:
+			k.lostAt = p.now
 		}
+		if news == nil {
+			continue
+		}
+		k.quiet = k.quiet || n.Lost && (!news.Answered || news.Silent || news.Lapsed)
+		p.node(n, k, news)
 	}
 	if l := p.s.Settings(); p.news.MaySettle && l.LongestLease > l.AutoFailover {
 		p.propose(Matter{Kind: MatterLongLease}, &fsm.SettleLease{LongestLease: l.AutoFailover})
@@ -103,8 +114,7 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	k.lapse = nil
 	answers := news.Answered && !news.Silent
 	if n.Lost && answers {
-		p.proposeFor(Matter{Kind: MatterBack, Node: n.Name}, &fsm.NodeBack{Node: n.Name})
-		k.look.again = true
+		p.back(n, k)
 	}
 	if !answers {
 		return
@@ -116,6 +126,21 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	} else if len(news.Behind) > 0 {
 		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool { _, ok := news.Behind[u.Unit]; return ok })
 	}
+}
+
+// SilenceShows is how long a node may be silent before the keeper of leases
+// knows: it asks those that take none once a second.
+const SilenceShows fsm.Millis = 3000
+
+// back says that a lost node answers again. A node that was lost by an
+// operator's word a moment ago may not be known to be silent yet.
+func (p *planner) back(n *fsm.Node, k *nodeMemory) {
+	if at := k.lostAt + SilenceShows; !k.quiet && p.now < at {
+		p.nodesAt(at)
+		return
+	}
+	p.proposeFor(Matter{Kind: MatterBack, Node: n.Name}, &fsm.NodeBack{Node: n.Name})
+	k.look.again = true
 }
 
 // proposeFor proposes what is about a node; the nodes are looked at again when

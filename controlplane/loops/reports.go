@@ -79,7 +79,14 @@ func (r *reporting) counts(u *fsm.Placed, c fsm.Copy, named fsm.Revision) bool {
 	if r.news.Following != nil {
 		return true
 	}
-	return r.news.Lease == fsm.LeaseTaken && u.Promoted() && r.news.List >= c.Entry && (r.current || r.news.List >= named)
+	if r.news.Lease != fsm.LeaseTaken || !u.Promoted() {
+		return false
+	}
+	// That a copy that joined is in sync changes no list.
+	if r.current && c.State == fsm.CopyInSync {
+		return true
+	}
+	return r.news.List >= c.Entry && (r.current || r.news.List >= named)
 }
 
 // caughtUp takes copies of a unit one state on that lack nothing.
