@@ -145,11 +145,8 @@ func (f *following) goOn(ctx context.Context, number uint32, m start) error {
 	if err != nil {
 		return err
 	}
-	theirs := m.lineage
-	for len(theirs) > 0 && theirs[len(theirs)-1].From > mark.Position.Seq {
-		theirs = theirs[:len(theirs)-1] // its entries bring it
-	}
-	if !slices.Equal(mine, theirs) {
+	f.lineage = m.lineage
+	if theirs := begun(m.lineage, mark.Position.Seq); !slices.Equal(mine, theirs) {
 		if mark, err = st.Adopt(ctx, f.unit, theirs); err != nil {
 			return err
 		}
@@ -160,6 +157,14 @@ func (f *following) goOn(ctx context.Context, number uint32, m start) error {
 	f.fresh = false
 	f.mu.Unlock()
 	return nil
+}
+
+// begun gives the branches that a history has begun by commit number seq.
+func begun(l store.Lineage, seq uint64) store.Lineage {
+	for len(l) > 0 && l[len(l)-1].From > seq {
+		l = l[:len(l)-1]
+	}
+	return l
 }
 
 // apply puts entries into the unit, and acknowledges them.
@@ -184,6 +189,9 @@ func (f *following) apply(ctx context.Context, todo []event) {
 	var mark store.Mark
 	if err == nil {
 		mark, err = f.l.r.store.Apply(ctx, f.unit, entries)
+	}
+	if l := begun(f.lineage, mark.Position.Seq); err == nil && len(l) > 0 && l[len(l)-1].Epoch > mark.Position.Epoch {
+		mark, err = f.l.r.store.Adopt(ctx, f.unit, l) // a branch begins here, and has no commit yet
 	}
 	if err != nil {
 		f.l.leave(number, true)

@@ -53,6 +53,9 @@ func (f *feed) setCopies(c Copies, listed bool) {
 		p := f.peer(addr)
 		p.copy, p.counts = true, true
 	}
+	if f.needed() {
+		f.recording.Store(true)
+	}
 	u, at := f.advance()
 	f.mu.Unlock()
 	if u != nil {
@@ -236,12 +239,16 @@ func (r *Replicator) WaitHeld(ctx context.Context, unit, addr string, at store.P
 
 // Followers gives the addresses that follow the unit now.
 func (r *Replicator) Followers(unit string) []string {
-	return r.FollowersSince(unit, time.Time{}.Add(1<<62))
+	return r.followers(unit, func(p *peer) bool { return p.sub != nil })
 }
 
 // FollowersSince gives the addresses that have followed the unit since t, or do
 // now (promises are asked of these, 3.5.10).
-func (r *Replicator) FollowersSince(unit string, t time.Time) (addrs []string) {
+func (r *Replicator) FollowersSince(unit string, t time.Time) []string {
+	return r.followers(unit, func(p *peer) bool { return p.sub != nil || (!p.seen.IsZero() && !p.seen.Before(t)) })
+}
+
+func (r *Replicator) followers(unit string, which func(*peer) bool) (addrs []string) {
 	f := r.known(unit)
 	if f == nil {
 		return nil
@@ -249,7 +256,7 @@ func (r *Replicator) FollowersSince(unit string, t time.Time) (addrs []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for addr, p := range f.peers {
-		if p.sub != nil || (!p.seen.IsZero() && !p.seen.Before(t)) {
+		if which(p) {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -285,6 +292,7 @@ func (r *Replicator) Promoted(units []string) {
 		f.mu.Lock()
 		f.restart(endNotPrimary, "the unit began a new branch")
 		f.compared = true
+		f.recording.Store(true) // its other copies come soon
 		f.mu.Unlock()
 	}
 	r.changed()

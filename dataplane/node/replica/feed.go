@@ -285,6 +285,7 @@ func (r *Replicator) feed(unit string) *feed {
 	f := r.feeds[unit]
 	if f == nil {
 		f = &feed{r: r, unit: unit, peers: map[string]*peer{}}
+		f.recording.Store(true) // until tend finds that nobody comes
 		r.feeds[unit] = f
 	}
 	return f

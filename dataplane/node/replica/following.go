@@ -15,8 +15,10 @@ type following struct {
 	l    *link
 	unit string
 	id   uint64
-	ctx  context.Context // ends with Unfollow
-	stop context.CancelFunc
+	// lineage is the source's, as it last said; the worker's.
+	lineage store.Lineage
+	ctx     context.Context // ends with Unfollow
+	stop    context.CancelFunc
 
 	mu       sync.Mutex
 	epoch    uint64 // the source's branch, at least

@@ -132,6 +132,7 @@ func (f *following) takeImage(e event) {
 			}
 			return
 		}
+		f.l.r.images.Add(1)
 		f.l.r.log.Info("image installed", "unit", f.unit, "node", f.l.from, "position", i.at.Position, "bytes", i.size)
 		f.mu.Lock()
 		f.fresh = false

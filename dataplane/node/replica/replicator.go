@@ -27,6 +27,7 @@ type Replicator struct {
 	wait   sync.WaitGroup // links, images that come in
 
 	patience atomic.Int64
+	images   atomic.Uint64 // installed
 
 	mu        sync.Mutex
 	as, token string
@@ -104,6 +105,9 @@ func (r *Replicator) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// Images is the number of images installed since the node's start.
+func (r *Replicator) Images() uint64 { return r.images.Load() }
 
 // Sink is for store.Config.Sink.
 func (r *Replicator) Sink(u *store.Unit) store.Sink {

@@ -122,9 +122,3 @@ func (m *memory) free(entries, bytes int) {
 	m.bytes -= bytes
 	m.mu.Unlock()
 }
-
-func (m *memory) used() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.bytes
-}
