@@ -215,22 +215,3 @@ func TestFileComesAndGoes(t *testing.T) {
 	}
 	n.query("copy", "insert into t (v) values ('x')")
 }
-
-func TestL2LeaseIsWanted(t *testing.T) {
-	n := startNode(t, func(c *Config) { c.Lease = true })
-	n.create("acme", 1)
-	a := n.want(503, "POST", "/t/acme/query", `{"sql":"create table t (v)"}`)
-	if !strings.Contains(a.body, "restart it without --lease") || a.code() != "no_lease" || a.header.Get("Retry-After") != "1" {
-		t.Errorf("%s", a.body)
-	}
-	n.rows("acme", "select 1")
-	if a := n.admin(200, "GET", "lease", ""); a.body != `{"epoch":null,"left_ms":null,"primaries":0}`+"\n" {
-		t.Errorf("%s", a.body)
-	}
-	n = startNode(t, nil)
-	for _, method := range []string{"GET", "POST"} {
-		if a := n.admin(409, method, "lease", ""); a.code() != "takes_no_lease" {
-			t.Errorf("%s", a.body)
-		}
-	}
-}
