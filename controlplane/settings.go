@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -53,35 +55,18 @@ func (s *Server) putSettings(w http.ResponseWriter, c *change) error {
 	return nil
 }
 
+// changedSettings gives the settings as put changes them.
 func changedSettings(now fsm.Settings, put *proto.PutSettings) (fsm.Settings, error) {
-	span := func(to *fsm.Millis, ms *int64, name string, least, most time.Duration) error {
-		if ms == nil {
-			return nil
-		}
-		if *ms != 0 && (*ms < least.Milliseconds() || *ms > most.Milliseconds()) {
-			return badRequest("%s is 0, or %d to %d", name, least.Milliseconds(), most.Milliseconds())
-		}
-		*to = fsm.Millis(*ms)
-		return nil
-	}
-	for _, err := range []error{
-		span(&now.AutoFailover, put.AutoFailoverMS, "auto_failover_ms", minLease, maxLease),
-		span(&now.RepairAfter, put.RepairAfterMS, "repair_after_ms", 1, maxGrace),
-		span(&now.RemoveAfter, put.RemoveAfterMS, "remove_after_ms", 1, maxGrace),
-	} {
-		if err != nil {
-			return now, err
+	for _, span := range []struct {
+		to *fsm.Millis
+		ms *int64
+	}{{&now.AutoFailover, put.AutoFailoverMS}, {&now.RepairAfter, put.RepairAfterMS}, {&now.RemoveAfter, put.RemoveAfterMS}} {
+		if span.ms != nil {
+			*span.to = fsm.Millis(*span.ms)
 		}
 	}
-	switch {
-	case put.Replicas != nil && *put.Replicas > maxReplicas:
-		return now, badRequest("replicas is 0 to %d", maxReplicas)
-	case put.NoDefaultRegion && put.DefaultRegion != nil:
+	if put.NoDefaultRegion && put.DefaultRegion != nil {
 		return now, badRequest("default_region and no_default_region are given; give one")
-	case put.DefaultRegion != nil && *put.DefaultRegion != "" && !fsm.ValidName(string(*put.DefaultRegion)):
-		return now, badName("region", string(*put.DefaultRegion))
-	case put.ReplicationToken != nil && *put.ReplicationToken != "" && !tokenOK(*put.ReplicationToken):
-		return now, badRequest("the replication token is not printable ASCII without spaces")
 	}
 	if put.Replicas != nil {
 		now.Replicas = *put.Replicas
@@ -92,7 +77,30 @@ func changedSettings(now fsm.Settings, put *proto.PutSettings) (fsm.Settings, er
 	if put.ReplicationToken != nil {
 		now.ReplicationToken = *put.ReplicationToken
 	}
+	if err := CheckSettings(now); err != nil {
+		return now, badRequest("%v", err)
+	}
 	return now, nil
+}
+
+// CheckSettings returns why a group cannot have settings, or nil.
+func CheckSettings(s fsm.Settings) error {
+	span := func(ms fsm.Millis, least, most time.Duration) bool {
+		return ms == 0 || ms >= fsm.Millis(least.Milliseconds()) && ms <= fsm.Millis(most.Milliseconds())
+	}
+	switch {
+	case s.Replicas > maxReplicas:
+		return fmt.Errorf("replicas is 0 to %d", maxReplicas)
+	case !span(s.AutoFailover, minLease, maxLease):
+		return fmt.Errorf("the length of leases (auto-failover) is 0, or %v to %v", minLease, maxLease)
+	case !span(s.RepairAfter, time.Millisecond, maxGrace), !span(s.RemoveAfter, time.Millisecond, maxGrace):
+		return fmt.Errorf("a grace (repair-after, remove-after) is at most %v, and not negative", maxGrace)
+	case s.DefaultRegion != nil && *s.DefaultRegion != "" && !fsm.ValidName(string(*s.DefaultRegion)):
+		return fmt.Errorf("%q is not the name of a region: use 1 to 64 of a-z, 0-9, _ and -", *s.DefaultRegion)
+	case s.ReplicationToken != "" && !tokenOK(s.ReplicationToken):
+		return errors.New("the replication token is not printable ASCII without spaces")
+	}
+	return nil
 }
 
 // electionTimeouts is how many election timeouts a lease has to last for a

@@ -26,7 +26,7 @@ func (adminEvents) Run(a *admin) error {
 			continue
 		}
 		line := []string{fmt.Sprintf("revision %d", e.Revision), string(e.Event)}
-		for _, f := range []struct{ key, value string }{{"tenant", string(e.Tenant)}, {"node", string(e.Node)}, {"leader", string(e.Leader)}} {
+		for _, f := range []struct{ key, value string }{{"tenant", string(e.Tenant)}, {"node", string(e.Node)}, {"from", string(e.From)}, {"leader", string(e.Leader)}} {
 			if f.value != "" {
 				line = append(line, f.key+" "+f.value)
 			}

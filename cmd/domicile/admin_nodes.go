@@ -8,10 +8,11 @@ import (
 )
 
 type adminNodes struct {
-	List   nodesList   `cmd:"" default:"1" aliases:"ls" help:"List the nodes."`
-	Get    nodesGet    `cmd:"" help:"Show one node."`
-	Put    nodesPut    `cmd:"" help:"Record a node, or change one; flags left out keep what is recorded. The node is asked first."`
-	Delete nodesDelete `cmd:"" aliases:"rm" help:"Forget a node that holds nothing."`
+	List     nodesList     `cmd:"" default:"1" aliases:"ls" help:"List the nodes."`
+	Get      nodesGet      `cmd:"" help:"Show one node."`
+	Put      nodesPut      `cmd:"" help:"Record a node, or change one; flags left out keep what is recorded. The node is asked first."`
+	Failover nodesFailover `cmd:"" help:"Give a node's tenants to their copies."`
+	Delete   nodesDelete   `cmd:"" aliases:"rm" help:"Forget a node that holds nothing, or write one off."`
 }
 
 type nodesList struct{}
@@ -41,7 +42,11 @@ func (c *nodesGet) Run(a *admin) error {
 func (a *admin) printNodes(v any, nodes []proto.Node) error {
 	var rows [][]string
 	for _, n := range nodes {
-		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), string(n.State), string(n.Standby),
+		state := string(n.State)
+		if n.State == proto.NodeUp {
+			state += fmt.Sprintf(" (%d ms)", n.LeaseLeftMS)
+		}
+		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), state, string(n.Standby),
 			fmt.Sprint(n.Weight), fmt.Sprint(n.Tenants), fmt.Sprint(n.Replicas), bytesText(n.Bytes)})
 	}
 	return a.print(v, []string{"NODE", "ADDR", "REGION", "ZONE", "STATE", "STANDBY", "WEIGHT", "TENANTS", "REPLICAS", "BYTES"}, rows)
@@ -97,16 +102,24 @@ func (c *nodesPut) Run(a *admin) error {
 	if created {
 		what = "recorded"
 	}
-	return a.say("node %s %s: %s, region %q, zone %q", n.Node, what, n.Addr, n.Region, n.Zone)
+	if err := a.say("node %s %s: %s, region %q, zone %q", n.Node, what, n.Addr, n.Region, n.Zone); err != nil || len(n.Unreplicated) == 0 {
+		return err
+	}
+	return a.say("its standby has no copy yet of %d tenants, %s for one; the work goes on", len(n.Unreplicated), n.Unreplicated[0])
 }
 
 type nodesDelete struct {
-	Name fsm.NodeName `arg:"" help:"Name of the node."`
+	Name  fsm.NodeName `arg:"" help:"Name of the node."`
+	Force bool         `help:"Write off a node that will not come back: its copies are forgotten, and no work waits for it. Fail it over first."`
 }
 
 // Run forgets a node.
 func (c *nodesDelete) Run(a *admin) error {
-	if err := a.DeleteNode(a.ctx, c.Name); err != nil {
+	forget := a.DeleteNode
+	if c.Force {
+		forget = a.WriteOffNode
+	}
+	if err := forget(a.ctx, c.Name); err != nil {
 		return err
 	}
 	return a.gone("node", string(c.Name), "node %s deleted", c.Name)

@@ -10,12 +10,13 @@ import (
 )
 
 type adminTenants struct {
-	List   tenantsList   `cmd:"" default:"withargs" aliases:"ls" help:"List the tenants."`
-	Get    tenantsGet    `cmd:"" help:"Show one tenant and where it is."`
-	Create tenantsCreate `cmd:"" help:"Create a tenant in a region, on a node, or wherever there is most room. It can be written at once."`
-	Delete tenantsDelete `cmd:"" aliases:"rm" help:"Delete a tenant and its data for good."`
-	Pin    tenantsPin    `cmd:"" help:"Mark a tenant as one that stays where it is."`
-	Unpin  tenantsUnpin  `cmd:"" help:"Take that mark off."`
+	List    tenantsList    `cmd:"" default:"withargs" aliases:"ls" help:"List the tenants."`
+	Get     tenantsGet     `cmd:"" help:"Show one tenant and where it is."`
+	Explain tenantsExplain `cmd:"" help:"Say of each node whether it may hold a tenant, and why."`
+	Create  tenantsCreate  `cmd:"" help:"Create a tenant in a region, on a node, or wherever there is most room. It can be written at once."`
+	Delete  tenantsDelete  `cmd:"" aliases:"rm" help:"Delete a tenant and its data for good."`
+	Pin     tenantsPin     `cmd:"" help:"Mark a tenant as one that stays where it is."`
+	Unpin   tenantsUnpin   `cmd:"" help:"Take that mark off."`
 }
 
 type tenantsList struct {

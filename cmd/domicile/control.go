@@ -30,14 +30,14 @@ type controlCmd struct {
 	TokenFile            string `placeholder:"FILE" help:"File that holds the token."`
 	SharedSecret         string `help:"Secret of the marks between proxies. Default: the token."`
 	SharedSecretFile     string `placeholder:"FILE" help:"File that holds the shared secret."`
-	ReplicationToken     string `help:"Secret of nodes among each other; seeds a new directory."`
+	ReplicationToken     string `help:"Secret that nodes show each other for copies: their --replication-token. None: their admin tokens. Seeds a new directory."`
 	ReplicationTokenFile string `placeholder:"FILE" help:"File that holds the replication token."`
 
-	Replicas      uint32        `default:"1" help:"Copies of each tenant beside its primary; seeds a new directory. Recorded for later versions: this one keeps no copies."`
-	AutoFailover  time.Duration `default:"3s" help:"Length of nodes' leases, 0: none; seeds a new directory. Recorded for later versions: this one leases no nodes."`
+	Replicas      uint32        `default:"1" help:"Copies of each tenant beside its primary, 0 to 8; seeds a new directory (admin settings set changes it)."`
+	AutoFailover  time.Duration `default:"3s" help:"Length of nodes' leases: a node that was not reached for so long is failed over; 0: none. Seeds a new directory."`
 	DefaultRegion *string       `placeholder:"REGION" help:"Region of tenants that name none; seeds a new directory."`
-	RepairAfter   time.Duration `default:"10s" help:"Grace before a missing or badly placed copy is repaired; recorded for later versions."`
-	RemoveAfter   time.Duration `default:"10s" help:"Grace before a copy that was given up is removed; recorded for later versions."`
+	RepairAfter   time.Duration `default:"10s" help:"Grace before a missing or badly placed copy is repaired; seeds a new directory."`
+	RemoveAfter   time.Duration `default:"10s" help:"Grace before a copy that was given up is removed; seeds a new directory."`
 
 	tlsFlags
 	logFlags
@@ -59,6 +59,9 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	}
 	if c.Bootstrap && len(c.Join) > 0 {
 		return usagef("--bootstrap makes a new group and --join enters an existing one; give one of them")
+	}
+	if err := c.checkSettings(); err != nil {
+		return err
 	}
 	token, err := secret("token", c.Token, c.TokenFile)
 	if err != nil {
@@ -91,9 +94,6 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	s, err := controlplane.New(cfg)
 	if err != nil {
 		return err
-	}
-	if c.AutoFailover > 0 || c.Replicas > 0 {
-		cfg.Logger.Warn("this version keeps no copies and leases no nodes: --replicas and --auto-failover are recorded and have no effect yet")
 	}
 	go e.onHangup(ctx, func() {
 		reloadTLS(cfg.Logger, files)
@@ -136,6 +136,14 @@ func baseURL(l net.Listener, files *tlsconf.Files) string {
 		scheme = "https://"
 	}
 	return scheme + l.Addr().String()
+}
+
+// checkSettings refuses what the group would refuse.
+func (c *controlCmd) checkSettings() error {
+	if err := controlplane.CheckSettings(c.settings("")); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
 }
 
 func (c *controlCmd) settings(replication string) fsm.Settings {
