@@ -130,7 +130,7 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 		}
 	}
 	has(admin(0, "nodes"), "NODE", "n1", "n2", "eu", "unleased")
-	has(admin(0, "tenants", "create", "acme", "--region", "eu", "--pinned"), "acme", "it has no replica")
+	has(admin(0, "tenants", "create", "acme", "--region", "eu", "--pinned"), "acme", "its replica is on node")
 	has(admin(1, "tenants", "create", "acme"), "tenant_exists", "409")
 	has(admin(0, "tenants"), "TENANT", "acme", "active", "pinned")
 	admin(0, "tenants", "unpin", "acme")
@@ -139,6 +139,16 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 		t.Errorf("tenants as JSON: %v %v", one, err)
 	}
 	has(admin(1, "nodes", "delete", one[0].Node), "node_in_use")
+	has(admin(1, "nodes", "delete", one[0].Node, "--force"), "node_in_use")
+	admin(0, "replicas", "repair")
+	has(admin(0, "replicas", "repair"), "every tenant has the copies")
+	has(admin(0, "replicas"), "TENANT", "acme", "REPLICA")
+	has(admin(0, "tenants", "explain", "acme", "--for", "replica"), "RANK", "it is the primary", "another zone", "in_sync")
+	has(admin(1, "nodes", "failover", one[0].Node), "node_unleased", "force")
+	has(admin(0, "nodes", "failover", one[0].Node, "--force"), "acme", "promoted")
+	has(admin(0, "settings"), "auto-failover", "replicas", "replication-token")
+	has(admin(0, "settings", "set", "--repair-after", "1m"), "repair-after", "1m0s")
+	has(admin(1, "settings", "set", "--replicas", "9"), "replicas is 0 to 8")
 	has(admin(0, "group"), "c1", "leader", "healthy")
 	has(admin(0, "regions", "put", "tr", "--routers", "http://127.0.0.1:1"), "tr")
 	has(admin(0, "regions"), "tr", "http://127.0.0.1:1")
