@@ -141,9 +141,10 @@ func TestLargeImage(t *testing.T) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	base, peak := m.HeapAlloc, m.HeapAlloc
+	images := dst.r.Images()
 	dst.follow("large", src, "")
 	acked, writes := atomic.Uint64{}, 0
-	for dst.r.Images() == 0 {
+	for dst.r.Images() == images {
 		p := src.must("small", insert(writes))
 		if err := src.r.WaitHeld(ctx, "small", dst.addr, p); err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func TestLargeImage(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		peak = max(peak, m.HeapAlloc)
 	}
-	t.Logf("%d MiB, %d writes acknowledged meanwhile, %d MiB of heap more than before", mib, acked.Load(), (peak-base)>>20)
+	t.Logf("%d MiB, %d of %d writes acknowledged meanwhile, %d MiB of heap more than before", mib, acked.Load(), writes, (peak-base)>>20)
 	if acked.Load() == 0 {
 		t.Error("no write was acknowledged during the image")
 	}

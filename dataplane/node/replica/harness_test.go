@@ -300,3 +300,20 @@ func background(t testing.TB, f func(stop <-chan struct{})) (end func()) {
 }
 
 func contains(s, sub string) bool { return bytes.Contains([]byte(s), []byte(sub)) }
+
+// rows gives f the first column of each row.
+func (n *node) rows(sql string, f func(int64)) {
+	n.t.Helper()
+	u, release, err := n.s.Acquire(ctx, "acme")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer release()
+	err = u.Read(ctx, func(c *store.Conn) error {
+		_, _, err := c.Exec(sql, nil, func(r *store.Row) error { f(r.Value(0).Int); return nil })
+		return err
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
