@@ -17,8 +17,8 @@ func (n *node) big(name string, mib int) {
 	n.t.Helper()
 	n.create(name)
 	n.must(name, "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)", "CREATE TABLE big(b BLOB)")
-	for range mib / 4 {
-		n.must(name, "INSERT INTO big VALUES(randomblob(2097152)), (randomblob(2097152))")
+	for range mib {
+		n.must(name, "INSERT INTO big VALUES(zeroblob(524288)), (zeroblob(524288))")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestImagesTakeTurns(t *testing.T) {
 	src, dst := newNode(t, Config{Images: 2}, store.Config{Sync: store.SyncNormal}), newNode(t, Config{}, store.Config{Sync: store.SyncNormal})
 	const units = 9
 	for i := range units {
-		src.big(fmt.Sprintf("u%d", i), 4)
+		src.big(fmt.Sprintf("u%d", i), 2)
 	}
 	for i := range units {
 		dst.follow(fmt.Sprintf("u%d", i), src, "")

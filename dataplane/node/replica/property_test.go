@@ -185,9 +185,9 @@ func (c *cluster) restart(m *member) {
 // promoted, what was acknowledged with in-sync copies is there in the end, and
 // all copies are the same file.
 func TestCopiesConverge(t *testing.T) {
-	runs, steps := 6, 60
+	runs, steps := 3, 60
 	if testing.Short() {
-		runs, steps = 2, 30
+		runs, steps = 1, 40
 	}
 	for range runs {
 		seed := rand.Uint64()
