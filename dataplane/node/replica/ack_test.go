@@ -125,6 +125,10 @@ func TestComparedAfterStart(t *testing.T) {
 	if src.r.Compared("acme") {
 		t.Error("compared with a copy that was not heard")
 	}
+	src.r.SetCopies(map[string]Copies{"acme": {All: []string{dst.addr}, InSync: []string{dst.addr}}}, time.Hour)
+	if err := noneLag(src, "acme"); err != nil {
+		t.Error("it is to be compared with, not taken out:", err)
+	}
 	if err := dst.r.Resume(); err != nil {
 		t.Fatal(err)
 	}

@@ -65,21 +65,25 @@ func (f *feed) setCopies(c Copies, listed bool) {
 
 // lags reports whether a copy is to be reported as lagging; with mu held.
 //
-// One that counts may be silent for a while. But it never lacks what was
-// acknowledged: whoever has begun to count is in sync only after that
-// (a copy that joins, 3.7.1).
+// One that counts may be silent for a while, also after this node's start: it
+// is to be compared with then, not taken out (3.7.4). But one that is heard
+// never lacks what was acknowledged: whoever has begun to count is in sync only
+// after that (a copy that joins, 3.7.1).
 func (f *feed) lags(p *peer, now time.Time, patience time.Duration) bool {
-	following := p.sub != nil && p.sub.state == subStreaming && p.holds
-	if !p.counts {
-		return !following || (!p.owes.IsZero() && now.Sub(p.owes) > patience)
+	state := subEnded
+	if p.sub != nil {
+		state = p.sub.state
 	}
-	if !p.holds || p.held.Seq < f.acked.Seq {
+	late := !p.owes.IsZero() && now.Sub(p.owes) > patience
+	switch {
+	case state == subStreaming && p.holds:
+		return late || (p.counts && p.held.Seq < f.acked.Seq)
+	case !p.counts || state == subImaging:
 		return true
+	case state == subAhead:
+		return false // it has everything, and more
 	}
-	if !following {
-		return now.Sub(p.away) > patience
-	}
-	return !p.owes.IsZero() && now.Sub(p.owes) > patience
+	return now.Sub(p.away) > patience || (p.holds && p.held.Seq < f.acked.Seq)
 }
 
 // Report gives, for the units of SetCopies, the copies that lag (they do not

@@ -33,7 +33,6 @@ type node struct {
 	r      *Replicator
 	s      *store.Store
 	addr   string // as the directory records it; stays over a restart
-	links  []*netfault.Link
 	server *http.Server
 	serves sync.WaitGroup
 	stop   context.CancelFunc
