@@ -9,8 +9,9 @@ import (
 	"domicile/dataplane/node/store"
 )
 
-// SetCopies takes the copies of a grant, whole: units that are not in list have
-// none. A copy counts for writes from the call on, or no longer. patience is how
+// SetCopies takes the copies of a grant, whole: list has an item for each unit
+// that the grant names, empty where it has no copies; a unit that is not in it
+// is not named, and not reported. A copy counts for writes from the call on, or no longer. patience is how
 // long a copy may be silent before Report says that it lags (a quarter of ms).
 func (r *Replicator) SetCopies(list map[string]Copies, patience time.Duration) {
 	var gone []string

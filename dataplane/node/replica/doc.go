@@ -5,6 +5,11 @@
 // start (3.7.4). It knows nothing of leases: what it needs of them it is told
 // (SetCopies), or asks (Promises).
 //
+// Memory: a source keeps entries for Config.MemoryBytes on the whole node, and
+// Config.RingBytes for a unit; a follower holds at most twice the window of a
+// connection (wireWindow) and two entries for each source, and imageWindow for
+// each image.
+//
 // # Goroutines
 //
 //   - for each connection, either side: one that reads and one that writes;
