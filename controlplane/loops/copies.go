@@ -117,6 +117,8 @@ func (p *planner) removeLeft(u *fsm.Placed) {
 		case m.removed[at] != 0:
 			p.lists.drop = append(p.lists.drop, at)
 		case !safe || t.running:
+		case m.beingTold(u.Unit, c.Node):
+			m.park(c.Node, u.Unit) // it could arrive after the removal, and make the unit again
 		case p.now < due:
 			p.later(u, due)
 		case t.failures > 0 && p.now < t.retryAt:

@@ -93,6 +93,16 @@ func (m *unitMemory) park(n fsm.NodeName, u fsm.UnitName) {
 	m.parked[n][u] = true
 }
 
+// beingTold reports whether a call that has n follow u is under way.
+func (m *unitMemory) beingTold(u fsm.UnitName, n fsm.NodeName) bool {
+	for c, items := range m.flying {
+		if c.Work == FollowUnits && c.Target.Node == n && slices.ContainsFunc(items, func(i Item) bool { return i.Unit == u }) {
+			return true
+		}
+	}
+	return false
+}
+
 // wake opens the units whose time has come.
 func (m *unitMemory) wake(now fsm.Millis) {
 	for len(m.later) > 0 && m.later[0].at <= now {
