@@ -10,6 +10,12 @@
 // that dies anywhere leaves nothing that the next one does not finish (I8).
 // Nothing but the executor changes a node.
 //
+// Copies, leases and failover are the leader's too: package lease grants, and
+// says which nodes have lapsed and what primaries report of their copies; the
+// executor acts on that as package loops plans. What it learned beside the
+// directory (why a node did not do something, what was lost) it keeps for
+// answers, in its term.
+//
 // Reads are answered by any server from its own copy of the directory, as new
 // as Domicile-Revision says; with ?consistent by the leader, after it made sure
 // that it still leads.
@@ -33,6 +39,10 @@
 //
 //   - A node is asked (N5) when it is new and when addr or token is given; a
 //     change of zone, standby or weight needs no node that answers.
+//   - A failover by hand never shortens a lease: force stands for nodes that take
+//     none, and lets copies be promoted that may lack acknowledged writes.
+//   - The states of nodes are the leader's to tell: other servers ask it, and
+//     answer by the directory alone where they cannot.
 //   - A node's weight is 1 when none is given; 0 takes no new tenants.
 //   - Unknown query parameters, repeated ones, and JSON null are 400: each could
 //     be read in two ways.
@@ -44,10 +54,12 @@
 // Run starts, and waits for: the HTTP server with its connections; the group
 // (see package group); the watcher of leadership, which feeds GET
 // /_shard/events; and the one that stops the HTTP server when ctx ends. The
-// group runs, while this server leads: the executor's loop, which starts a
+// group runs, while this server leads: the keeper of leases (package lease), the
+// executor's loop, which starts a
 // watcher of the directory and one goroutine for each call to a node and each
 // proposal, all ended when the term's context ends; and the keeper of usage.
 // A create, and the keeper, ask nodes for their usage with one goroutine each,
 // and wait for them. A relayed request has one that looks whether the leader is
-// still the leader.
+// still the leader; a failover by hand that waits for a lease has one that
+// waits for the directory to change.
 package controlplane
