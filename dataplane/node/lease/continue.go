@@ -15,8 +15,8 @@ type Peers interface {
 	// from when it takes the request. It gives those that it refused; with an
 	// error nothing was promised.
 	Promise(ctx context.Context, addr string, units []string, d time.Duration) (refused []string, err error)
-	// FollowedSince gives the addresses that have followed the unit since a time
-	// of the lease's clock, and follow it now. It is asked in each write that goes
+	// FollowedSince gives the addresses that have followed the unit at or after a
+	// time of the lease's clock, those that follow it now included. It is asked in each write that goes
 	// on without a lease.
 	FollowedSince(unit string, t time.Duration) []string
 	// Writes reports whether the unit is this node's to write, but for the lease:
@@ -111,7 +111,7 @@ func (l *Lease) needed(peers Peers, s *state) map[string][]string {
 			by[addr] = append(by[addr], unit)
 		}
 	followers:
-		for _, addr := range peers.FollowedSince(unit, s.arrived) {
+		for _, addr := range peers.FollowedSince(unit, s.confirmed) {
 			for _, copy := range asked {
 				if copy == addr {
 					continue followers

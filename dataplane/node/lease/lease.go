@@ -61,6 +61,11 @@ type state struct {
 	granted  bool          // a grant was confirmed in this boot
 	deadline time.Duration // until when units may be written, where granted
 
+	// confirmed is when the grant arrived that the deadline counts from: what
+	// that grant's leader had recorded by then is in the list, and nothing that a
+	// later one says is certain to be more than a deposed leader's word.
+	confirmed time.Duration
+
 	// Of the newest grant taken.
 	arrived  time.Duration
 	ms       time.Duration

@@ -66,7 +66,7 @@ func (l *Lease) goesOn(unit string, e *entry, s *state, now time.Duration) bool 
 			return false
 		}
 	}
-	for _, addr := range p.since(unit, s.arrived) {
+	for _, addr := range p.since(unit, s.confirmed) {
 		if !p.has(addr, unit, now) {
 			return false
 		}
