@@ -38,17 +38,32 @@ func (u *Unit) openApplied() (err error) {
 
 // injector is the connection that puts pages into a copy, through SQLite's
 // sqlite_dbpage table. It is not defensive, which that table asks for, and it
-// keeps the schema that it has once read: it is used for nothing else, and
-// closed when the unit is promoted.
+// does not notice that it changes the schema: it is used for nothing else, and
+// closed when the unit is promoted. All pages are put by one statement, which
+// is the transaction: SQLite looks at the schema when a statement begins, which
+// must not be while only some of the pages are in their place; and at the end
+// of one within a transaction it takes the file's length from its first page,
+// and cuts nothing off then.
 type injector struct {
-	r                               *raw
-	begin, insert, commit, rollback *rawStmt
-	page                            uintptr // memory for one page, SQLite's side
-	pageSize                        int
-	pages                           uint32 // of the database
-	autoVacuum                      bool
-	frames                          int // in the WAL after the last commit
+	r          *raw
+	insert     *rawStmt
+	page       uintptr // memory for one page, SQLite's side
+	pageSize   int
+	pages      uint32 // of the database
+	autoVacuum bool
+	frames     int // in the WAL after the last commit
+
+	patches []patch // what insert puts; the cut of the file comes after them
+	cut     uint32  // first page to go, 0: none
+	last    func() error
+	given   bool   // last was asked and did not refuse
+	schema  uint32 // SQLite's number of the schema, as of the last first page
+	err     error  // why a patch could not be had
 }
+
+// insertPages puts the patches ?1 of them, in order.
+const insertPages = `WITH RECURSIVE n(i) AS (VALUES(0) UNION ALL SELECT i+1 FROM n WHERE i+1<?)
+	INSERT INTO sqlite_dbpage(pgno, data) SELECT feed_number(i), feed_page(i) FROM n`
 
 // openInjector opens it if need be; under the writer.
 func (u *Unit) openInjector() error {
@@ -90,20 +105,13 @@ func (j *injector) setUp() error {
 		}
 	}
 	j.pageSize, j.pages, j.autoVacuum = int(num[0]), uint32(num[1]), num[2] != 0
-	for _, s := range []struct {
-		to  **rawStmt
-		sql string
-	}{
-		{&j.begin, "BEGIN IMMEDIATE"}, {&j.commit, "COMMIT"}, {&j.rollback, "ROLLBACK"},
-		{&j.insert, "INSERT INTO sqlite_dbpage(pgno, data) VALUES(?, ?)"},
-	} {
-		h, _, err := j.r.prepare(s.sql, true)
-		if err != nil {
-			return err
-		}
-		*s.to = h
+	if err := j.r.installFeed(j.number, j.content); err != nil {
+		return err
 	}
 	var err error
+	if j.insert, _, err = j.r.prepare(insertPages, true); err != nil {
+		return err
+	}
 	j.page, err = j.r.copyIn(j.pageSize)
 	return err
 }
@@ -111,10 +119,8 @@ func (j *injector) setUp() error {
 // close closes the connection; with cleanUp SQLite removes the WAL if this is
 // the last one.
 func (j *injector) close(cleanUp bool) {
-	for _, s := range []*rawStmt{j.begin, j.insert, j.commit, j.rollback} {
-		if s != nil {
-			s.finalize()
-		}
+	if j.insert != nil {
+		j.insert.finalize()
 	}
 	if j.page != 0 {
 		j.r.free(j.page)
@@ -126,65 +132,76 @@ func (j *injector) close(cleanUp bool) {
 }
 
 // put changes the database to what patches say, of the given size, in one
-// transaction. beforeCommit may refuse. It gives the frames in the WAL after
-// it. made reports whether the commit may have been made although it failed.
+// transaction. Before the last page is given beforeCommit is asked, and may
+// refuse. It gives the frames in the WAL after it. made reports whether the
+// commit may have been made although it failed.
 func (j *injector) put(patches []patch, size uint32, beforeCommit func() error) (frames int, made bool, err error) {
-	if err := j.begin.drain(); err != nil {
-		return 0, false, err
+	j.frames, j.patches, j.cut, j.last, j.given, j.err = 0, patches, 0, beforeCommit, false, nil
+	schema := j.schema
+	if size < j.pages {
+		j.cut = size + 1
 	}
-	j.frames = 0
-	err = j.write(patches)
-	if err == nil && size < j.pages {
-		err = j.row(size+1, 0)
+	if err = j.insert.bind(1, IntValue(j.rows())); err == nil {
+		err = j.insert.drain()
 	}
-	if err == nil {
-		err = beforeCommit()
+	if j.err != nil {
+		err = j.err
 	}
-	if err == nil {
-		made = true
-		err = j.commit.drain()
+	j.patches, j.last = nil, nil
+	if err == nil && j.frames == 0 {
+		err = fmt.Errorf("%w: SQLite committed nothing", ErrIO)
 	}
 	if err != nil {
-		if !j.r.autocommit() {
-			j.rollback.drain()
-		}
-		return 0, made, err
-	}
-	if j.frames == 0 {
-		return 0, true, fmt.Errorf("%w: SQLite committed nothing", ErrIO)
+		return 0, j.given, err
 	}
 	j.pages = size
+	if j.schema != schema {
+		// SQLite will read the schema anew, and still has pages of it as they
+		// were parsed before they were changed.
+		j.r.releaseMemory()
+	}
 	return j.frames, true, nil
 }
 
-func (j *injector) write(patches []patch) error {
-	mem := memory(j.page, j.pageSize)
-	for i := range patches {
-		p := &patches[i]
-		if p.entry == nil {
-			clear(mem)
-		} else if err := p.entry.content(p.index, mem); err != nil {
-			return err
-		}
-		if err := j.row(p.number, j.page); err != nil {
-			return err
-		}
+// rows that the statement puts.
+func (j *injector) rows() int64 {
+	n := int64(len(j.patches))
+	if j.cut != 0 {
+		n++
 	}
-	return nil
+	return n
 }
 
-// row inserts one row: a page, or without one the cut of the file before it.
-func (j *injector) row(number uint32, page uintptr) error {
-	err := j.insert.bind(1, IntValue(int64(number)))
-	if err == nil && page != 0 {
-		err = j.insert.bindPage(2, page, j.pageSize)
-	} else if err == nil {
-		err = j.insert.bind(2, Value{})
+// number of the page of row i.
+func (j *injector) number(i int64) int64 {
+	if i >= int64(len(j.patches)) {
+		return int64(j.cut)
 	}
-	if err != nil {
-		return err
+	return int64(j.patches[i].number)
+}
+
+// content of the page of row i; none: the file ends before it.
+func (j *injector) content(i int64) (mem uintptr, n int, err error) {
+	if i == j.rows()-1 {
+		if j.err = j.last(); j.err != nil {
+			return 0, 0, j.err
+		}
+		j.given = true
 	}
-	return j.insert.drain()
+	if i >= int64(len(j.patches)) {
+		return 0, 0, nil
+	}
+	b := memory(j.page, j.pageSize)
+	if p := &j.patches[i]; p.entry == nil {
+		clear(b)
+	} else if err := p.entry.content(p.index, b); err != nil {
+		j.err = err
+		return 0, 0, err
+	}
+	if j.patches[i].number == 1 {
+		j.schema = be32(b[40:])
+	}
+	return j.page, j.pageSize, nil
 }
 
 // syncApplied makes the side record durable.

@@ -417,9 +417,39 @@ func (s *rawStmt) bind(i int, v Value) error {
 	return s.r.check(rc)
 }
 
-// bindPage binds the n bytes at mem (from raw.copyIn) as a blob, without a copy.
-func (s *rawStmt) bindPage(i int, mem uintptr, n int) error {
-	return s.r.check(lib.Xsqlite3_bind_blob64(s.r.tls, s.h, int32(i), mem, lib.Tsqlite3_uint64(n), 0))
+// installFeed makes the SQL functions feed_number(i) and feed_page(i): a number,
+// and n bytes at mem, which are valid until the next call, or NULL where n is 0.
+func (r *raw) installFeed(number func(i int64) int64, page func(i int64) (mem uintptr, n int, err error)) error {
+	arg := func(argv uintptr) int64 {
+		return int64(lib.Xsqlite3_value_int64(r.tls, uintptr(binary.NativeEndian.Uint64(libc.GoBytes(argv, 8)))))
+	}
+	fns := map[string]func(*libc.TLS, uintptr, int32, uintptr){
+		"feed_number": func(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {
+			lib.Xsqlite3_result_int64(tls, ctx, lib.Tsqlite_int64(number(arg(argv))))
+		},
+		"feed_page": func(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {
+			switch mem, n, err := page(arg(argv)); {
+			case err != nil:
+				lib.Xsqlite3_result_error_code(tls, ctx, lib.SQLITE_ABORT)
+			case n == 0:
+				lib.Xsqlite3_result_null(tls, ctx)
+			default:
+				lib.Xsqlite3_result_blob(tls, ctx, mem, int32(n), 0)
+			}
+		},
+	}
+	for name, f := range fns {
+		cname, err := libc.CString(name)
+		if err != nil {
+			return fmt.Errorf("name a function: out of memory")
+		}
+		rc := lib.Xsqlite3_create_function(r.tls, r.db, cname, 1, lib.SQLITE_UTF8|lib.SQLITE_DIRECTONLY, 0, fnPointer(r, f), 0, 0)
+		libc.Xfree(r.tls, cname)
+		if err := r.check(rc); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // free frees what copyIn gave and SQLite was not given.

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		crashChild(dir)
 		return
 	}
+	if dir := os.Getenv("STORE_COPY_DIR"); dir != "" {
+		copyChild(dir)
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 
