@@ -61,6 +61,10 @@ type Granted struct {
 type CopyReport struct {
 	Lagging map[fsm.UnitName][]string `json:"lagging,omitempty"`
 	Behind  map[fsm.UnitName][]string `json:"behind,omitempty"`
+	// Uncompared are units of the list that this process has not compared with
+	// their in-sync copies yet: that a copy of theirs is not in Lagging says
+	// nothing.
+	Uncompared []fsm.UnitName `json:"uncompared,omitempty"`
 }
 
 // NotGranted answers POST /_admin/lease with 412: the node does not hold the

@@ -40,7 +40,8 @@ func (s *Status) equal(o *Status) bool {
 	return s.Lease == o.Lease && s.Answered == o.Answered && s.Silent == o.Silent && s.Lapsed == o.Lapsed &&
 		s.Boot == o.Boot && s.Ack == o.Ack && s.List == o.List && s.Stopping == o.Stopping &&
 		slices.Equal(s.Missing, o.Missing) && sameAddresses(s.Report.Lagging, o.Report.Lagging) &&
-		sameAddresses(s.Report.Behind, o.Report.Behind) && sameAddresses(s.Following, o.Following)
+		sameAddresses(s.Report.Behind, o.Report.Behind) && sameAddresses(s.Following, o.Following) &&
+		slices.Equal(s.Report.Uncompared, o.Report.Uncompared)
 }
 
 func sameAddresses(a, b map[fsm.UnitName][]string) bool {

@@ -29,6 +29,9 @@ type NodeNews struct {
 	// Behind are of.
 	List            fsm.Revision
 	Lagging, Behind map[fsm.UnitName][]string // addresses of copies
+	// Uncompared are units that the node has not compared with their copies since
+	// its start: that one is not in Lagging says nothing then.
+	Uncompared []fsm.UnitName
 	// Following, of a node that takes no lease, are the copies that follow it.
 	Following map[fsm.UnitName][]string
 }

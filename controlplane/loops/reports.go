@@ -91,7 +91,7 @@ func (r *reporting) counts(u *fsm.Placed, c fsm.Copy, named fsm.Revision) bool {
 
 // caughtUp takes copies of a unit one state on that lack nothing.
 func (r *reporting) caughtUp(u *fsm.Placed, named fsm.Revision) {
-	if u.State != fsm.UnitActive || !u.Promoted() {
+	if u.State != fsm.UnitActive || !u.Promoted() || slices.Contains(r.news.Uncompared, u.Unit) {
 		return
 	}
 	for _, c := range u.Copies {
@@ -103,12 +103,20 @@ func (r *reporting) caughtUp(u *fsm.Placed, named fsm.Revision) {
 	}
 }
 
+// joinGrace is how long a copy that joins may be reported as lagging: what was on
+// its way when it began to count has still to arrive.
+const joinGrace fsm.Millis = 150
+
 // fellBehind takes copies that counted, and lack something, back to syncing.
 func (r *reporting) fellBehind(u *fsm.Placed) {
 	if u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
 		return
 	}
 	for _, c := range u.Copies {
+		if c.State == fsm.CopyJoining && r.p.now < c.Since+joinGrace {
+			r.p.nodesAt(c.Since + joinGrace)
+			continue
+		}
 		// That it is reported says that the list named the unit.
 		if c.State.Counts() && r.counts(u, c, fsm.Revision(u.Epoch)) && r.lags(u.Unit, c.Node) {
 			r.change(u, c, fsm.CopySyncing)

@@ -144,8 +144,12 @@ func (s *Server) granted(g *proto.Grant) proto.Granted {
 	st := s.fence.lease.State()
 	a := proto.Granted{Epoch: st.Epoch, LeftMS: st.Left.Milliseconds(), Grant: g.Grant, Boot: s.fence.lease.Boot(),
 		Ack: s.ack(), Stopping: s.stopping.Load()}
+	uncompared := s.replica.Uncompared()
 	lagging, behind := s.replica.Report()
 	a.CopyReport = proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind)}
+	for _, name := range uncompared {
+		a.Uncompared = append(a.Uncompared, fsm.UnitName(name))
+	}
 	for name := range s.grants.missing {
 		a.Missing = append(a.Missing, fsm.UnitName(name))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,19 +78,31 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// unheardPatience is replica.Config.Unheard under --sync normal: several of the
+// tries that a copy makes to reach a node that has just started.
+const unheardPatience = 5 * time.Second
+
 // open opens the data folder, and what stands on it.
 func (s *Server) open(sc store.Config) (err error) {
-	s.replica = replica.New(replica.Config{
-		Logger: s.log.Named("replica"), AckReplica: !s.cfg.AckPrimary, Token: s.cfg.ReplicationToken,
-		Promises: promises{s}, Dial: s.cfg.Dial,
-	})
+	if err := os.MkdirAll(sc.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	if s.kept, err = openKept(sc.Dir); err != nil {
+		return err
+	}
+	rc := replica.Config{
+		Logger: s.log.Named("replica"), AckReplica: !s.cfg.AckPrimary, Promises: promises{s}, Dial: s.cfg.Dial,
+		As: s.kept.address(), Token: s.cfg.ReplicationToken,
+	}
+	if sc.Sync == store.SyncNormal {
+		rc.Unheard = unheardPatience
+	}
+	s.replica = replica.New(rc)
 	sc.Sink = s.replica.Sink
 	if s.store, err = store.Open(sc); err != nil {
 		return fmt.Errorf("open the data folder: %w", err)
 	}
-	if s.kept, err = openKept(sc.Dir); err == nil {
-		s.promises, err = lease.NewPromises(s.cfg.Clock, s.kept)
-	}
+	s.promises, err = lease.NewPromises(s.cfg.Clock, s.kept)
 	if err == nil {
 		err = s.replica.Bind(s.store, sc.Dir)
 	}

@@ -36,6 +36,11 @@ type Config struct {
 	// ObserveAck is told how long after its capture an entry was on a follower's
 	// disk, by the source's clock alone. May be nil.
 	ObserveAck func(time.Duration)
+	// Unheard is how long, at least, a counting copy that has not been heard since
+	// the start is waited for before Report names it: where what was acknowledged
+	// may not be on this disk (a power failure under --sync normal), the unit is
+	// not written without having asked it (3.7.4). [0]
+	Unheard time.Duration
 	// Changed is called, with no lock held, when Report or Compared may answer
 	// otherwise than before: a copy came, went, or caught up. It must not block.
 	// May be nil.

@@ -70,7 +70,7 @@ func (f *feed) setCopies(c Copies, listed bool) {
 // is to be compared with then, not taken out (3.7.4). But one that is heard
 // never lacks what was acknowledged: whoever has begun to count is in sync only
 // after that (a copy that joins, 3.7.1).
-func (f *feed) lags(p *peer, now time.Time, patience time.Duration) bool {
+func (f *feed) lags(p *peer, now time.Time, patience, unheard time.Duration) bool {
 	state := subEnded
 	if p.sub != nil {
 		state = p.sub.state
@@ -83,6 +83,9 @@ func (f *feed) lags(p *peer, now time.Time, patience time.Duration) bool {
 		return true
 	case state == subAhead:
 		return false // it has everything, and more
+	}
+	if !f.compared && !p.told {
+		patience = max(patience, unheard)
 	}
 	return now.Sub(p.away) > patience || (p.holds && p.held.Seq < f.acked.Seq)
 }
@@ -97,7 +100,7 @@ func (r *Replicator) Report() (lagging, behind map[string][]string) {
 		f.mu.Lock()
 		if f.listed {
 			for addr, p := range f.peers {
-				if p.copy && f.lags(p, now, patience) {
+				if p.copy && f.lags(p, now, patience, r.cfg.Unheard) {
 					lagging[unit] = append(lagging[unit], addr)
 				}
 				if p.copy && p.ahead {
@@ -156,11 +159,13 @@ func (r *Replicator) Compared(unit string) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.compared {
-		return true
-	}
-	if !f.listed {
-		return false
+	return f.compare()
+}
+
+// compare is Compared; called with mu held.
+func (f *feed) compare() bool {
+	if f.compared || !f.listed {
+		return f.compared
 	}
 	for _, p := range f.peers {
 		if p.counts && (!p.told || p.ahead) {
@@ -169,6 +174,21 @@ func (r *Replicator) Compared(unit string) bool {
 	}
 	f.compared = true
 	return true
+}
+
+// Uncompared gives the units of the newest grant of which Compared does not hold
+// yet, sorted: a copy of theirs that Report does not name may lack anything. It is
+// asked before Report.
+func (r *Replicator) Uncompared() (units []string) {
+	for unit, f := range r.allFeeds() {
+		f.mu.Lock()
+		if f.listed && !f.compare() {
+			units = append(units, unit)
+		}
+		f.mu.Unlock()
+	}
+	slices.Sort(units)
+	return units
 }
 
 // GiveUp ends the waits of writes, and of reads, that have waited to be

@@ -16,6 +16,10 @@ import (
 // connectPatience bounds connecting and the upgrade together.
 const connectPatience = 5 * time.Second
 
+// connectPause bounds the pause between two tries: a source that has just
+// started takes no write before it has heard its copies (3.7.4).
+const connectPause = 500 * time.Millisecond
+
 // connect dials a source and upgrades the connection.
 func (r *Replicator) connect(ctx context.Context, from, as, token string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)

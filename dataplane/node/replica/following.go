@@ -279,11 +279,10 @@ func (r *Replicator) Unfollow(unit string) {
 
 // Follow makes the unit a copy of from's, durably (store.Follow), and begins to
 // follow, or points it at another source. epoch is that of the branch that the
-// source writes: an older one is not followed. as is this node's own address,
-// token what is shown to sources; both hold for all units from now on. It may
-// be repeated. Errors are the store's.
+// source writes: an older one is not followed. as is this node's own address, which
+// holds for all units from now on; token is what from is shown. It may be repeated. Errors are the store's.
 func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, from, as, token string) error {
-	r.introduce(as, token)
+	r.introduce(as, from, token)
 	r.mu.Lock()
 	f := r.following[unit]
 	r.mu.Unlock()
@@ -312,27 +311,38 @@ func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, 
 	return nil
 }
 
-// introduce takes what this node shows to sources.
-func (r *Replicator) introduce(as, token string) {
+// introduce takes what this node shows to a source.
+func (r *Replicator) introduce(as, from, token string) {
 	r.mu.Lock()
-	news := as != r.as || token != r.token
-	r.as, r.token = as, token
 	var links []*link
-	if news {
-		for _, l := range r.links {
+	for addr, l := range r.links {
+		if as != r.as || addr == from && token != r.shown(from) {
 			links = append(links, l)
 		}
 	}
+	r.as, r.tokens[from] = as, token
 	r.mu.Unlock()
 	for _, l := range links {
 		l.nudge()
 	}
 }
 
-func (r *Replicator) self() (as, token string) {
+// shown is the token for a source; called with mu held.
+func (r *Replicator) shown(from string) string {
+	if token, ok := r.tokens[from]; ok {
+		return token
+	}
+	return r.cfg.Token
+}
+
+// self is what this node shows to a source; "" for as while it is not known.
+func (r *Replicator) self(from string) (as, token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.as, r.token
+	if _, told := r.tokens[from]; !told && r.cfg.Token == "" {
+		return "", "" // the control plane will say
+	}
+	return r.as, r.shown(from)
 }
 
 // Resume follows again what the store's records say was followed.

@@ -51,7 +51,7 @@ func (r *Replicator) newLink(from string) *link {
 func (l *link) run(ctx context.Context) {
 	defer l.cancel()
 	for tries := 0; ; {
-		as, token := l.r.self()
+		as, token := l.r.self(l.from)
 		if as == "" {
 			if !l.pause(ctx, -1) {
 				return
@@ -73,7 +73,7 @@ func (l *link) run(ctx context.Context) {
 		if tries == 0 {
 			l.r.log.Warn("source cannot be followed", "node", l.from, "err", err)
 		}
-		if !l.pause(ctx, backoff(tries)) {
+		if !l.pause(ctx, min(backoff(tries), connectPause)) {
 			return
 		}
 		tries++

@@ -30,7 +30,8 @@ type Replicator struct {
 	images   atomic.Uint64 // installed
 
 	mu        sync.Mutex
-	as, token string
+	as        string
+	tokens    map[string]string // by source, as Follow brought them
 	ended     bool
 	feeds     map[string]*feed
 	following map[string]*following
@@ -44,7 +45,7 @@ func New(cfg Config) *Replicator {
 	cfg.setDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Replicator{cfg: cfg, log: cfg.Logger, pool: newPool(), memory: memory{limit: cfg.MemoryBytes}, ctx: ctx, cancel: cancel,
-		as: cfg.As, token: cfg.Token, lost: &losses{m: map[string]Lost{}},
+		as: cfg.As, tokens: map[string]string{}, lost: &losses{m: map[string]Lost{}},
 		feeds: map[string]*feed{}, following: map[string]*following{}, links: map[string]*link{}, sessions: map[string]*session{}}
 }
 
