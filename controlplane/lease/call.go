@@ -44,26 +44,27 @@ type copiesReply struct {
 	Following map[fsm.UnitName][]string `json:"following"`
 }
 
-// grant makes a call, and those that follow from its answer, and tells when the
-// first one began and what came of the last.
-func (l *loop) grant() (began time.Duration, o outcome) {
-	began = l.clock()
+// grant makes a call at now, and those that follow from its answer, and tells
+// what came of the last.
+func (l *loop) grant(now time.Duration) (o outcome) {
+	began := now
 	for range maxAgain {
-		call, ok := l.begin()
+		call, ok := l.begin(now)
 		if !ok {
-			return began, outcome{} // nodes are not leased any more
+			return outcome{} // nodes are not leased any more
 		}
 		r, err := l.line.call(http.MethodPost, "/_admin/lease", call.body, l.timeout(call))
 		o = l.answer(call, r, err)
 		if !o.again {
 			break
 		}
+		now = l.last
 	}
 	if o.again {
 		o.err = errors.New("it does not take its list of units")
 	}
 	l.note(began, o)
-	return began, o
+	return o
 }
 
 // sending is a grant under way.
@@ -78,13 +79,13 @@ type sending struct {
 }
 
 // begin numbers and renders a grant of what the directory says now.
-func (l *loop) begin() (sending, bool) {
+func (l *loop) begin(now time.Duration) (sending, bool) {
 	confirmed := l.shift.confirms.succeeded.Load()
 	l.mu.Lock()
 	// With mu held, so that settled sees the length of a grant that was decided
 	// in an older state.
 	state := l.shift.k.config.Group.State()
-	c := sending{began: l.clock(), ms: millis(leaseIn(state))}
+	c := sending{began: now, ms: millis(leaseIn(state))}
 	if c.ms <= 0 || l.closed {
 		l.mu.Unlock()
 		return c, false
@@ -142,7 +143,7 @@ func (l *loop) answer(c sending, r reply, err error) outcome {
 	// In this order: a check that begins after the stamp was read confirms the
 	// answer, and the answer was here before the clock was read.
 	stamp := l.shift.confirms.stamp()
-	seen := l.clock()
+	seen := l.tick()
 	l.mu.Lock()
 	l.flying = 0
 	closed := l.closed
@@ -216,7 +217,7 @@ func (l *loop) notGranted(r reply) outcome {
 		fresh := l.ledger.boot != ""
 		l.ledger.meet(n.Boot)
 		l.view.confirmed = false
-		if fresh && !l.ledger.mayGrant(l.clock()) {
+		if fresh && !l.ledger.mayGrant(l.last) {
 			return outcome{err: errors.New("another process answers at the node's new address; it is granted once the former one's lease has ended")}
 		}
 		if fresh {
@@ -276,7 +277,7 @@ func (l *loop) poll(now time.Duration, try bool) (until time.Duration) {
 	l.next = now + pollEvery
 	if try && (now >= l.tryAt || l.failed > 0) {
 		l.tryAt = now + tryEvery
-		if _, o := l.grant(); o.err != nil {
+		if o := l.grant(now); o.err != nil {
 			return l.next
 		}
 		if l.lease() == fsm.LeaseTaken {
@@ -294,7 +295,7 @@ func (l *loop) poll(now time.Duration, try bool) (until time.Duration) {
 	case json.Unmarshal(r.body, &c) != nil:
 		err = errors.New("it does not tell of its copies")
 	}
-	seen := l.clock()
+	seen := l.tick()
 	l.mu.Lock()
 	if err != nil {
 		l.vanish(err)
@@ -324,7 +325,7 @@ func (l *loop) appear(change func(*Status), seen time.Duration) {
 // mu held, and gives it up.
 func (l *loop) vanish(err error) {
 	if !l.view.Silent {
-		l.view.since = l.clock()
+		l.view.since = l.last
 	}
 	if l.failed++; l.failed == 2 { // one alone is soon made good
 		l.shift.k.config.Logger.Warn("a node does not answer", "node", l.name, "term", l.shift.term, "err", err)

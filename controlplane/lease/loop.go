@@ -37,6 +37,7 @@ type loop struct {
 	closed bool          // the node is recorded no more
 
 	// of the loop's own goroutine
+	last    time.Duration // newest reading of the clock
 	line    line
 	at      *fsm.Node // what line was made for
 	now     *list
@@ -83,6 +84,12 @@ func (l *loop) settled(end, lease time.Duration) bool {
 
 func (l *loop) clock() time.Duration { return l.shift.k.config.Clock.Now() }
 
+// tick reads the clock, which is a system call, for the loop's goroutine.
+func (l *loop) tick() time.Duration {
+	l.last = l.clock()
+	return l.last
+}
+
 // run renews until ctx ends.
 func (l *loop) run(ctx context.Context) {
 	defer func() {
@@ -92,30 +99,35 @@ func (l *loop) run(ctx context.Context) {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	l.tick()
 	for ctx.Err() == nil {
 		success := l.shift.confirms.success()
-		until := l.step(ctx)
+		until := l.step(ctx, l.last)
 		if !l.hasty {
 			success = nil
 		}
-		timer.Reset(max(0, until-l.clock()))
+		if until <= l.last {
+			continue
+		}
+		timer.Reset(until - l.last)
 		select {
 		case <-timer.C:
 		case <-l.wake:
 		case <-success:
 		case <-ctx.Done():
 		}
+		l.tick()
 	}
 }
 
 // never is a time at which nothing is due.
 const never = time.Duration(1<<63 - 1)
 
-// step does what is due and says when to look again.
-func (l *loop) step(ctx context.Context) (until time.Duration) {
-	l.connect(ctx)
+// step does what is due at now, which may have passed a little, and says when to
+// look again.
+func (l *loop) step(ctx context.Context, now time.Duration) (until time.Duration) {
+	l.connect(ctx, now)
 	ms := millis(l.shift.lease())
-	now := l.clock()
 	if l.resumed.Swap(false) {
 		l.mu.Lock()
 		l.ledger.resume(now, ms)
@@ -143,7 +155,7 @@ func (l *loop) step(ctx context.Context) (until time.Duration) {
 }
 
 // connect makes a line to where the node is recorded now.
-func (l *loop) connect(ctx context.Context) {
+func (l *loop) connect(ctx context.Context, now time.Duration) {
 	n := l.record.Load()
 	if l.at != nil && l.at.Addr == n.Addr && l.at.Token == n.Token {
 		l.at = n
@@ -157,7 +169,7 @@ func (l *loop) connect(ctx context.Context) {
 		l.ledger.moved = true
 		l.mu.Unlock()
 	}
-	l.line, l.at, l.next = l.shift.k.config.lines(ctx, n), n, l.clock()
+	l.line, l.at, l.next = l.shift.k.config.lines(ctx, n), n, now
 }
 
 // lease is whether the node takes one: its own word in this term, before that
@@ -194,12 +206,12 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 	}
 	inTurn := now >= l.next && l.started
 	l.started = true
-	began, _ := l.grant()
-	l.next = began + ms/renewals
+	l.grant(now)
+	l.next = now + ms/renewals
 	if !inTurn { // nodes that change at once do not stay in step
-		l.next = began + time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals))
+		l.next = now + time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals))
 	}
-	return l.clock()
+	return l.last
 }
 
 // judge takes the node for lapsed when that is certain, and reports whether it
