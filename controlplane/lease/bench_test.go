@@ -66,11 +66,22 @@ func BenchmarkLeader1000Nodes(b *testing.B) {
 	for up() < count {
 		<-time.After(10 * time.Millisecond)
 	}
+	grants := func() (sum uint64) {
+		for _, n := range all {
+			l, _ := k.find(n.Name)
+			l.mu.Lock()
+			sum += l.ledger.number
+			l.mu.Unlock()
+		}
+		return sum
+	}
+	sent := grants()
 	began, cpu := time.Now(), spent()
 	for b.Loop() {
 		<-time.After(time.Second)
 	}
 	b.ReportMetric((spent()-cpu).Seconds()/time.Since(began).Seconds(), "cores")
+	b.ReportMetric(float64(grants()-sent)/time.Since(began).Seconds(), "grants/s")
 	b.ReportMetric(float64(up()), "up")
 }
 

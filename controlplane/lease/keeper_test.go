@@ -134,7 +134,7 @@ func TestLapseIsFoundAtItsTime(t *testing.T) {
 			if s.know(t, "n1").Lapsed {
 				t.Errorf("%s: lapsed before its time", how)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if st := s.know(t, "n1"); !st.Lapsed || !st.Expired || !st.Silent || n.writes("u") {
 				t.Errorf("%s: at its time: %+v", how, st)
@@ -166,14 +166,14 @@ func TestLapseIsFoundAtItsTime(t *testing.T) {
 // offered again.
 func TestSilentNodeIsTakenForLapsedAgain(t *testing.T) {
 	stage(t, 1000, 1, func(t *testing.T, s *scene) {
-		s.node(1).down = true
+		s.node(1).fall()
 		for range 3 {
 			time.Sleep(1100*time.Millisecond - 1)
 			synctest.Wait()
 			if s.know(t, "n1").Lapsed {
 				t.Error("lapsed before its time")
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if !s.know(t, "n1").Lapsed {
 				t.Error("not lapsed at its time")
@@ -223,13 +223,15 @@ func TestL1NoNodeDelaysAnother(t *testing.T) {
 	})
 }
 
-// TestNodeWithoutLease is asked for its copies each second and for a lease each
+// TestL5NodeWithoutLease is asked for its copies each second and for a lease each
 // ten, and never lapses (L5).
 func TestL5NodeWithoutLease(t *testing.T) {
 	stage(t, 1000, 1, func(t *testing.T, s *scene) {
 		n := s.node(1)
+		n.mu.Lock()
 		n.noLease = true
 		n.report.Lagging = map[fsm.UnitName][]string{"u": {"http://n2:1"}}
+		n.mu.Unlock()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		st := s.know(t, "n1")
@@ -271,7 +273,7 @@ func TestAwaitNamed(t *testing.T) {
 		if err := s.k.AwaitNamed(t.Context(), "n1", rev); err != nil || !s.node(1).writes("u") || s.clock.Now() != began {
 			t.Errorf("AwaitNamed: %v after %v", err, s.clock.Now()-began)
 		}
-		s.node(1).down = true
+		s.node(1).fall()
 		rev = s.place(unit("v", 0, "n1"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -371,6 +373,48 @@ func TestChangedTellsPlanners(t *testing.T) {
 		<-changed
 		if st := s.know(t, "n1"); !st.Stopping || !slices.Equal(st.Report.Behind["u"], []string{"http://n2:1"}) {
 			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// TestAnotherProcessAtANewAddress is granted only once the lease of the one at
+// the old address has ended; the same process is renewed as before.
+func TestAnotherProcessAtANewAddress(t *testing.T) {
+	stage(t, 1000, 1, func(t *testing.T, s *scene) {
+		s.place(unit("u", 0, "n1"))
+		time.Sleep(time.Second)
+		old, other := s.node(1), newTestNode(s.clock)
+		other.restart() // so that its boot is another
+		s.net.mu.Lock()
+		s.net.nodes["same:1"], s.net.nodes["other:1"] = old, other
+		s.net.mu.Unlock()
+		move := func(addr string) {
+			s.change(func(r *records, _ fsm.Revision) {
+				n := *r.nodes["n1"]
+				n.Addr = addr
+				r.nodes["n1"] = &n
+			})
+			synctest.Wait()
+		}
+		move("same:1")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if st := s.know(t, "n1"); st.Silent || st.Lapsed || !old.writes("u") {
+			t.Errorf("the same process: %+v", st)
+		}
+		move("other:1")
+		for range 2000 {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if old.writes("u") && other.writes("u") {
+				t.Fatal("two processes write")
+			}
+			if st := s.know(t, "n1"); st.Lapsed {
+				s.k.Resume("n1")
+			}
+		}
+		if !other.writes("u") {
+			t.Errorf("the other process: %+v", s.know(t, "n1"))
 		}
 	})
 }

@@ -55,6 +55,13 @@ func (n *testNode) restart() {
 	n.arrived, n.at = make(map[uint64]proto.Grant), make(map[uint64]time.Duration)
 }
 
+// fall lets the node answer no more.
+func (n *testNode) fall() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = true
+}
+
 // mayWrite is called with mu held.
 func (n *testNode) mayWrite(u fsm.UnitName) bool {
 	_, named := n.list[u]
@@ -188,7 +195,7 @@ func (l *testLine) call(method, path string, body []byte, timeout time.Duration)
 			continue
 		}
 		l.net.work.Go(func() {
-			time.Sleep(delay)
+			pause(context.Background(), delay)
 			node.mu.Lock()
 			down := node.down
 			node.mu.Unlock()
@@ -201,7 +208,7 @@ func (l *testLine) call(method, path string, body []byte, timeout time.Duration)
 			if lost {
 				return
 			}
-			time.Sleep(delay)
+			pause(context.Background(), delay)
 			answer <- reply{status, text}
 		})
 	}

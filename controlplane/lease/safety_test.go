@@ -25,7 +25,6 @@ type world struct {
 	unit  fsm.UnitName // that the node has now, or had last
 	given int          // entries that gave it away
 	bad   string
-	work  sync.WaitGroup
 }
 
 const theNode fsm.NodeName = "n1"
@@ -47,6 +46,12 @@ func (w *world) giveBack() {
 		clear(r.units)
 		r.units[w.unit] = unit(string(w.unit), uint64(rev), theNode)
 	}, theNode)
+}
+
+func (w *world) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bad != ""
 }
 
 // check fails when the node may write a unit that the log gives to another one.
@@ -152,7 +157,7 @@ func (w *world) settle(l *leader) {
 // live lets d pass with everything that can go wrong.
 func (w *world) live(d time.Duration) {
 	leaders := []*leader{w.elect()}
-	for end := w.clock.Now() + d; w.clock.Now() < end && w.bad == ""; {
+	for end := w.clock.Now() + d; w.clock.Now() < end && !w.failed(); {
 		time.Sleep(time.Duration(w.rand.IntN(1200)) * time.Millisecond)
 		newest := leaders[len(leaders)-1]
 		switch w.rand.IntN(8) {
