@@ -125,7 +125,7 @@ func (u *Unit) verify(entries []Entry) ([]Entry, error) {
 func (u *Unit) follows(e *Entry, at Mark) error {
 	prev := e.Prev.Position
 	switch {
-	case prev.Seq+1 != e.Position.Seq, prev.Epoch > e.Position.Epoch, e.Position.Epoch == 0:
+	case prev.Seq+1 != e.Position.Seq, prev.Epoch > e.Position.Epoch, prev.Epoch == 0:
 		return fmt.Errorf("%w: %s after %s", ErrBadEntry, e.Position, prev)
 	case u.copy.empty && at.Position.IsZero() && (prev.Seq != 0 || e.Prev.Chain != 0):
 		return fmt.Errorf("%w: it holds nothing, entry %s is not the first one", ErrNeedsImage, e.Position)
@@ -212,7 +212,7 @@ func (u *Unit) apply(due []Entry) error {
 		e := &due[i]
 		u.feed.add(Change{Position: e.Position, Bytes: int64(len(e.Pages)) * int64(e.PageSize)}, u.s.cfg.Ring)
 	}
-	return u.waitApplied(after.Position)
+	return u.waitApplied(a.Before, after.Position)
 }
 
 // notApplied tells what a failed transaction means. Where it may have been
@@ -250,8 +250,10 @@ func (c *commits) captureApplied(frames int, after Mark, size uint32) error {
 	return nil
 }
 
-// waitApplied makes transaction and side record durable, side by side.
-func (u *Unit) waitApplied(p Position) error {
+// waitApplied makes transaction and side record durable, side by side. Where
+// that fails the copy says that it is where it was before, until its files are
+// read anew.
+func (u *Unit) waitApplied(before Mark, p Position) error {
 	c := &u.commits
 	if u.s.cfg.Sync == SyncNormal {
 		u.Acknowledge(p)
@@ -262,6 +264,11 @@ func (u *Unit) waitApplied(p Position) error {
 	werr := c.waitDurable(p)
 	if err := errors.Join(werr, <-side); err != nil {
 		c.broken = err
+		c.pos, c.chain = before.Position, before.Chain
+		c.mu.Lock()
+		c.captured = c.here()
+		c.durable = c.captured
+		c.mu.Unlock()
 		return c.notDurable(err)
 	}
 	return nil

@@ -232,6 +232,7 @@ func (s *Store) installed(sl *slot, old *stored, id uint64, name string, info *I
 	case !info.Position.IsZero():
 	case old != nil:
 		info.Position = s.positionToReplace(sl, old)
+		info.Position.Epoch = max(info.Position.Epoch, 1) // a copy that held nothing
 	default:
 		info.Position = Position{Epoch: 1, Seq: 1}
 	}

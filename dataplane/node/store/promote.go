@@ -200,7 +200,8 @@ func (r *stored) beginBranch(epoch uint64, at posRecord) {
 func (p *promotion) begin(s *Store, epoch uint64) {
 	u := p.u
 	if u == nil {
-		s.closed.drop(p.Name)
+		p.at.Position.Epoch = epoch
+		s.closed.set(p.Name, p.at)
 		return
 	}
 	u.rec.State, u.rec.Epoch, u.rec.From = Active, epoch, ""

@@ -17,6 +17,9 @@ func (u *Unit) trim() {
 		if u.w != nil {
 			u.w.slim()
 		}
+		if u.copy.inj != nil {
+			u.copy.inj.r.releaseMemory()
+		}
 		<-u.writer
 	default:
 		return
