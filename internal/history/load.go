@@ -32,6 +32,7 @@ type LoadConfig struct {
 	Timeout  time.Duration // of one operation; after it its outcome is unknown
 	Reads    bool          // reads, of the primary and of copies, beside writes
 	Seed     uint64
+	FirstID  int64 // ids of writes come after it
 	// Transport carries the requests; http.DefaultTransport where nil.
 	Transport http.RoundTripper
 }
@@ -49,6 +50,7 @@ type Load struct {
 func Start(cfg LoadConfig) *Load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Load{cfg: cfg, client: &http.Client{Transport: cfg.Transport}, stop: cancel}
+	l.ids.Store(cfg.FirstID)
 	for u, unit := range cfg.Units {
 		for i := range cfg.Clients {
 			n := u*cfg.Clients + i
@@ -164,6 +166,9 @@ func (o *Op) answered(resp *http.Response, data []byte) {
 		return
 	}
 	o.Seen = Register{Last: result.Rows[0][0], Count: result.Rows[0][1]}
+	if o.Kind == Read && resp.Header.Get("Domicile-Stale") != "" {
+		o.Kind = CopyRead // the node held no lease, and said so
+	}
 	if p := resp.Header.Get("Domicile-Position"); p != "" {
 		if o.Position, err = ParsePosition(p); err != nil {
 			o.Why = err.Error()

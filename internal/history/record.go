@@ -79,10 +79,11 @@ type Recorder struct {
 	begin time.Time
 	mu    sync.Mutex
 	ops   []*Op
+	acked map[string]int // writes of each unit that were acknowledged
 }
 
 // NewRecorder starts a recorder's clock.
-func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
+func NewRecorder() *Recorder { return &Recorder{begin: time.Now(), acked: map[string]int{}} }
 
 // Now is the time on the recorder's clock.
 func (r *Recorder) Now() time.Duration { return time.Since(r.begin) }
@@ -92,6 +93,16 @@ func (r *Recorder) Add(op *Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, op)
+	if op.Kind == Write && op.Outcome == OK {
+		r.acked[op.Unit]++
+	}
+}
+
+// Acked is how many writes of a unit were acknowledged so far.
+func (r *Recorder) Acked(unit string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acked[unit]
 }
 
 // Ops are the operations so far, by their recording.

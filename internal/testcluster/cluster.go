@@ -21,6 +21,10 @@ type Options struct {
 	ControlArgs              []string // further flags of each control server
 	NodeArgs                 []string
 	ProxyArgs                []string
+	// Faults puts links between the processes, so that each can be cut off from
+	// each other; with DOMICILE_FAULT_NAMESPACES set these are real interfaces
+	// (skipped where the test may not make any).
+	Faults bool
 }
 
 // Tokens of every deployment made here; Verify looks for them where none may
@@ -34,52 +38,89 @@ const (
 type Cluster struct {
 	Controls, Nodes, Proxies []*Process
 	t                        testing.TB
+	net                      network
+	dir                      string
 }
 
 // Start starts a deployment and waits until it can serve.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t}
-	dir := t.TempDir()
-	for i := range o.Controls {
-		addr := FreeAddr(t)
-		data := filepath.Join(dir, fmt.Sprintf("c%d", i+1))
-		args := []string{"control", "--id", fmt.Sprintf("c%d", i+1), "--data", data, "--listen", addr, "--raft-listen", FreeAddr(t), "--token", Token, "--log-level", "debug"}
-		if i == 0 {
-			args = append(args, "--bootstrap")
-		} else {
-			args = append(args, "--join", c.Controls[0].URL)
-		}
-		c.Controls = append(c.Controls, Spawn(t, fmt.Sprintf("control c%d", i+1), addr, data, append(args, o.ControlArgs...)...))
-		c.Controls[i].AwaitReady()
+	c := &Cluster{t: t, net: newNetwork(t, o), dir: t.TempDir()}
+	for range o.Controls {
+		c.AddControl(o.ControlArgs...).AwaitReady()
 	}
-	for i := range o.Nodes {
-		addr := FreeAddr(t)
-		data := filepath.Join(dir, fmt.Sprintf("n%d", i+1))
-		args := []string{"node", "--listen", addr, "--data", data, "--admin-token", NodeToken, "--log-level", "debug"}
-		c.Nodes = append(c.Nodes, Spawn(t, fmt.Sprintf("node n%d", i+1), addr, data, append(args, o.NodeArgs...)...))
+	for range o.Nodes {
+		c.spawnNode(o.NodeArgs...)
 	}
 	for i, n := range c.Nodes {
 		n.AwaitReady()
-		body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":"eu","zone":"z%d"}`, n.URL, NodeToken, 1+i%2)
-		c.Must(c.Do(http.MethodPut, c.Controls[0].URL+fmt.Sprintf("/_shard/nodes/n%d", i+1), body), http.StatusCreated)
+		c.record(n, fmt.Sprintf("z%d", 1+i%2))
 	}
-	for i := range o.Proxies {
-		addr := FreeAddr(t)
-		cache := filepath.Join(dir, fmt.Sprintf("p%d.cache", i+1))
-		args := []string{"proxy", "--listen", addr, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", cache, "--log-level", "debug"}
-		p := Spawn(t, fmt.Sprintf("proxy p%d", i+1), addr, cache, append(args, o.ProxyArgs...)...)
-		c.Proxies = append(c.Proxies, p)
-		p.AwaitReady()
+	for range o.Proxies {
+		c.AddProxy(o.ProxyArgs...).AwaitReady()
 	}
 	return c
+}
+
+// AddControl starts one more control server.
+func (c *Cluster) AddControl(args ...string) *Process {
+	id := fmt.Sprintf("c%d", len(c.Controls)+1)
+	listen, reach := c.net.listener(id)
+	raft, raftReach := c.net.listener(id)
+	data := filepath.Join(c.dir, id)
+	all := []string{"control", "--id", id, "--data", data, "--listen", listen, "--advertise", "http://" + reach, "--raft-listen", raft, "--raft-advertise", raftReach, "--token", Token, "--log-level", "debug"}
+	if len(c.Controls) == 0 {
+		all = append(all, "--bootstrap")
+	} else {
+		all = append(all, "--join", c.Controls[0].Via)
+	}
+	p := spawn(c.t, c.net, &Process{ID: id, Name: "control " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, args: append(all, args...)})
+	c.Controls = append(c.Controls, p)
+	return p
+}
+
+func (c *Cluster) spawnNode(args ...string) *Process {
+	id := fmt.Sprintf("n%d", len(c.Nodes)+1)
+	listen, reach := c.net.listener(id)
+	data := filepath.Join(c.dir, id)
+	all := append([]string{"node", "--listen", listen, "--data", data, "--admin-token", NodeToken, "--log-level", "debug"}, args...)
+	p := spawn(c.t, c.net, &Process{ID: id, Name: "node " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, args: all})
+	c.Nodes = append(c.Nodes, p)
+	return p
+}
+
+// record has the directory know of a node.
+func (c *Cluster) record(n *Process, zone string) {
+	c.t.Helper()
+	body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":"eu","zone":%q}`, n.Via, NodeToken, zone)
+	c.Must(c.Do(http.MethodPut, c.Controls[0].URL+"/_shard/nodes/"+n.ID, body), http.StatusCreated)
+}
+
+// AddNode starts one more node and records it in that zone.
+func (c *Cluster) AddNode(zone string, args ...string) *Process {
+	c.t.Helper()
+	n := c.spawnNode(args...)
+	n.AwaitReady()
+	c.record(n, zone)
+	return n
+}
+
+// AddProxy starts one more proxy.
+func (c *Cluster) AddProxy(args ...string) *Process {
+	id := fmt.Sprintf("p%d", len(c.Proxies)+1)
+	listen, reach := c.net.listener(id)
+	cache := filepath.Join(c.dir, id+".cache")
+	all := append([]string{"proxy", "--listen", listen, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", cache, "--log-level", "debug"}, args...)
+	p := spawn(c.t, c.net, &Process{ID: id, Name: "proxy " + id, URL: "http://" + listen, Via: "http://" + reach, Data: cache, args: all})
+	c.Proxies = append(c.Proxies, p)
+	return p
 }
 
 // ControlURLs gives the control servers as a flag takes them.
 func (c *Cluster) ControlURLs() string {
 	var urls []string
 	for _, p := range c.Controls {
-		urls = append(urls, p.URL)
+		urls = append(urls, p.Via)
 	}
 	return strings.Join(urls, ",")
 }

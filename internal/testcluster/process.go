@@ -45,11 +45,14 @@ func Binary() string { return binary }
 
 // Process is one of the deployment's processes, kept over its restarts.
 type Process struct {
+	ID   string // c1, n1, p1 …; of a node, its name in the directory
 	Name string
-	URL  string // of its listener
+	URL  string // of its listener, for the test
+	Via  string // of its listener, as the others reach it
 	Data string // its data folder; of a proxy, its cache file
 
 	t    testing.TB
+	net  network
 	args []string
 
 	mu    sync.Mutex
@@ -77,7 +80,14 @@ func FreeAddr(t testing.TB) string {
 // Spawn starts a process of the program with args that listens on addr.
 func Spawn(t testing.TB, name, addr, data string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Name: name, URL: "http://" + addr, Data: data, t: t, args: args, log: &tail{}}
+	return spawn(t, loopback{t}, &Process{Name: name, URL: "http://" + addr, Via: "http://" + addr, Data: data, args: args})
+}
+
+func spawn(t testing.TB, n network, p *Process) *Process {
+	t.Helper()
+	p.t, p.net, p.log = t, n, &tail{}
+	p.args = append(p.args, n.flags()...)
+	name := p.Name
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -91,10 +101,13 @@ func Spawn(t testing.TB, name, addr, data string, args ...string) *Process {
 // Start runs the process again with the arguments it had.
 func (p *Process) Start() {
 	p.t.Helper()
-	cmd := exec.Command(binary, p.args...)
+	cmd := p.net.command(p.ID, p.args)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	if err := cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.Name, err)
+	}
+	if g, ok := p.net.(*gates); ok {
+		g.started(p.ID, cmd.Process.Pid)
 	}
 	ended := make(chan struct{})
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package testcluster
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,18 +14,18 @@ import (
 )
 
 type tenantLine struct {
-	Name, Node, State, Region string
+	Name, Node, State, Region, Replica string
 }
 
 type unitLine struct {
-	Unit, State, Role string
+	Unit, State, Role, Position, Error string
 }
 
-// Verify is what must hold of every deployment once its faults are healed: all
-// processes are up; all control servers and proxies give the same directory; each
-// active tenant is on its node and on no other; no node holds what the
-// directory does not place there; the tenants named in acknowledged are there;
-// no process wrote a token into its log.
+// Verify is what must hold of every deployment once its faults are healed and
+// nothing writes any more: all processes are up; all control servers and proxies
+// give the same directory; each active tenant is on its node, and on that of its
+// copy, and on no other; the copy has the primary's position and content; the
+// tenants named in acknowledged are there; no process wrote a token into its log.
 func (c *Cluster) Verify(acknowledged ...string) {
 	c.t.Helper()
 	var tenants []tenantLine
@@ -45,7 +46,8 @@ func (c *Cluster) Verify(acknowledged ...string) {
 		}
 	}
 	wait.For(c.t, "the nodes hold what the directory says, and nothing else", func() error { return c.nodesAgree(tenants) })
-	for _, p := range slices.Concat(c.Controls, c.Nodes, c.Proxies) {
+	wait.For(c.t, "copies equal their primaries", func() error { return c.copiesEqual(tenants) })
+	for _, p := range c.All() {
 		if _, ended := p.Ended(); ended {
 			c.t.Errorf("%s is not running", p.Name)
 		}
@@ -83,31 +85,163 @@ func (c *Cluster) sameDirectory() ([]tenantLine, error) {
 	return tenants, nil
 }
 
+// units gives what a node holds, by name.
+func units(n *Process) (map[string]unitLine, error) {
+	a := do(context.Background(), quick, http.MethodGet, n.URL+"/_admin/units", "")
+	if a.Status != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", n.Name, a)
+	}
+	var lines []unitLine
+	if err := json.Unmarshal(a.Body, &lines); err != nil {
+		return nil, err
+	}
+	held := make(map[string]unitLine, len(lines))
+	for _, u := range lines {
+		held[u.Unit] = u
+	}
+	return held, nil
+}
+
+// place is what a tenant's node must say of it, or its copy's.
+func place(x tenantLine, node string) (role string, here bool) {
+	switch node {
+	case x.Node:
+		return "primary", true
+	case x.Replica:
+		return "replica", true
+	}
+	return "", false
+}
+
 func (c *Cluster) nodesAgree(tenants []tenantLine) error {
-	for i, n := range c.Nodes {
-		a := do(context.Background(), quick, http.MethodGet, n.URL+"/_admin/units", "")
-		if a.Status != http.StatusOK {
-			return fmt.Errorf("%s answers %s", n.Name, a)
-		}
-		var units []unitLine
-		if err := json.Unmarshal(a.Body, &units); err != nil {
+	for _, n := range c.Nodes {
+		held, err := units(n)
+		if err != nil {
 			return err
 		}
-		held := map[string]bool{}
-		for _, u := range units {
-			held[u.Unit] = true
-		}
 		for _, x := range tenants {
-			if x.Node == fmt.Sprintf("n%d", i+1) {
-				if !held[x.Name] {
-					return fmt.Errorf("%s does not hold %s, which the directory places there", n.Name, x.Name)
-				}
-				delete(held, x.Name)
+			role, here := place(x, n.ID)
+			if !here {
+				continue
 			}
+			u, there := held[x.Name]
+			if !there {
+				return fmt.Errorf("%s does not hold %s, which the directory places there", n.Name, x.Name)
+			}
+			if u.Role != role || u.Error != "" {
+				return fmt.Errorf("%s has %s as %s, %s %s, not as %s", n.Name, x.Name, u.Role, u.State, u.Error, role)
+			}
+			delete(held, x.Name)
 		}
 		for left := range held {
 			return fmt.Errorf("%s holds %s, which the directory does not place there", n.Name, left)
 		}
 	}
+	return nil
+}
+
+// copiesEqual compares positions and content of each tenant's two places.
+func (c *Cluster) copiesEqual(tenants []tenantLine) error {
+	at := map[string]map[string]unitLine{}
+	for _, n := range c.Nodes {
+		held, err := units(n)
+		if err != nil {
+			return err
+		}
+		at[n.ID] = held
+	}
+	for _, x := range tenants {
+		if x.Replica == "" {
+			continue
+		}
+		a, b := at[x.Node][x.Name], at[x.Replica][x.Name]
+		if a.Position != b.Position {
+			return fmt.Errorf("tenant %s is at %s on %s and at %s on %s", x.Name, a.Position, x.Node, b.Position, x.Replica)
+		}
+		first, err := c.content(c.Node(x.Node), x.Name)
+		if err != nil {
+			return err
+		}
+		second, err := c.content(c.Node(x.Replica), x.Name)
+		if err != nil {
+			return err
+		}
+		if first != second {
+			return fmt.Errorf("tenant %s has other rows on %s than on %s, both at %s", x.Name, x.Node, x.Replica, a.Position)
+		}
+	}
+	return nil
+}
+
+// content is a hash of a tenant's schema and rows, as a node has them.
+func (c *Cluster) content(n *Process, tenant string) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	query := func(sql string) ([]byte, error) {
+		body, _ := json.Marshal(map[string]string{"sql": sql})
+		a := do(context.Background(), quick, http.MethodPost, n.URL+"/t/"+tenant+"/query", string(body), "Domicile-Mode", "read")
+		if a.Status != http.StatusOK {
+			return nil, fmt.Errorf("%s, %s: %s answers %s", tenant, sql, n.Name, a)
+		}
+		var got struct{ Rows json.RawMessage }
+		err := json.Unmarshal(a.Body, &got)
+		h.Write(got.Rows)
+		return got.Rows, err
+	}
+	if _, err = query("select name, sql from sqlite_schema order by name"); err != nil {
+		return sum, err
+	}
+	data, err := query("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' and substr(name, 1, 10) <> '_domicile_' order by name")
+	if err != nil {
+		return sum, err
+	}
+	var tables [][]string
+	if err := json.Unmarshal(data, &tables); err != nil {
+		return sum, err
+	}
+	for _, t := range tables {
+		if _, err := query(`select * from "` + strings.ReplaceAll(t[0], `"`, `""`) + `"`); err != nil {
+			return sum, err
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// AwaitCopiesInSync waits until each tenant has so many copies in sync, and is
+// active.
+func (c *Cluster) AwaitCopiesInSync(copies int, tenants ...string) {
+	c.t.Helper()
+	for _, x := range tenants {
+		wait.For(c.t, fmt.Sprintf("%s has %d copies in sync", x, copies), func() error {
+			a := do(context.Background(), quick, http.MethodGet, c.AnyControl().URL+"/_shard/tenants/"+x+"/explain?for=replica", "")
+			if a.Status != http.StatusOK {
+				return fmt.Errorf("%s", a)
+			}
+			var verdicts []struct{ Holds string }
+			if err := json.Unmarshal(a.Body, &verdicts); err != nil {
+				return err
+			}
+			n := 0
+			for _, v := range verdicts {
+				if v.Holds == "in_sync" {
+					n++
+				}
+			}
+			if n < copies {
+				return fmt.Errorf("%d are: %s", n, a.Body)
+			}
+			return nil
+		})
+	}
+}
+
+// AnyControl gives a control server that runs.
+func (c *Cluster) AnyControl() *Process {
+	c.t.Helper()
+	for _, p := range c.Controls {
+		if _, ended := p.Ended(); !ended {
+			return p
+		}
+	}
+	c.t.Fatal("no control server runs")
 	return nil
 }

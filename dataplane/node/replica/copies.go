@@ -64,6 +64,10 @@ func (f *feed) setCopies(c Copies, listed bool) {
 	}
 }
 
+// loosePatience is how far a copy may be behind, in time, and be in sync, where
+// writes do not wait for copies (--ack primary): what a failover loses then.
+const loosePatience = time.Second
+
 // lags reports whether a copy is to be reported as lagging; with mu held.
 //
 // One that counts may be silent for a while, also after this node's start: it
@@ -76,9 +80,13 @@ func (f *feed) lags(p *peer, now time.Time, patience, unheard time.Duration) boo
 		state = p.sub.state
 	}
 	late := !p.owes.IsZero() && now.Sub(p.owes) > patience
+	if !f.r.cfg.AckReplica {
+		late = late && now.Sub(p.owes) > loosePatience // nobody waits for it
+	}
 	switch {
 	case state == subStreaming && p.holds:
-		return late || (p.counts && p.held.Seq < f.acked.Seq)
+		// Where nothing waits for copies, they are always a little behind.
+		return late || (p.counts && f.r.cfg.AckReplica && p.held.Seq < f.acked.Seq)
 	case !p.counts || state == subImaging:
 		return true
 	case state == subAhead:
