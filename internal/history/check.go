@@ -141,12 +141,28 @@ func Linearizable(ops []*Op, logs Logs, patience time.Duration) error {
 		all := operations(ops, logs[unit])
 		switch porcupine.CheckOperationsTimeout(registerModel, all, patience) {
 		case porcupine.Illegal:
-			errs = append(errs, fmt.Errorf("unit %s: its %d operations are not linearizable", unit, len(all)))
+			errs = append(errs, fmt.Errorf("unit %s: its %d operations are not linearizable%s", unit, len(all), contradiction(all)))
 		case porcupine.Unknown:
 			errs = append(errs, fmt.Errorf("unit %s: whether %d operations are linearizable is %w", unit, len(all), ErrUndecided))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// contradiction names two operations of which the later one saw less than the
+// earlier one, for people; "" where no two alone contradict each other.
+func contradiction(all []porcupine.Operation) string {
+	for _, a := range all {
+		for _, b := range all {
+			first, then := a.Input.(*Op), b.Input.(*Op)
+			if a.Return < b.Call && then.Seen.Count != 0 && then.Seen.Count < first.Seen.Count {
+				return fmt.Sprintf(": %s %d (%v to %v, at %v) saw count %d, and %s %d (%v to %v, at %v, %s) after it count %d",
+					first.Kind, first.ID, first.Begin, first.End, first.Position, first.Seen.Count,
+					then.Kind, then.ID, then.Begin, then.End, then.Position, then.Outcome, then.Seen.Count)
+			}
+		}
+	}
+	return ""
 }
 
 // operations are one unit's, as porcupine takes them.
