@@ -62,7 +62,7 @@ func (f *fence) mayWrite(rec *store.Record) error {
 	case err == nil && f.compared(rec.Name):
 		return nil
 	case err == nil:
-		return httpserve.Errorf(503, codeUnreplicated, "this node has started and has not compared unit %s with its copies yet: one of them is not reached, or has what this node lacks; try again", rec.Name)
+		return httpserve.Errorf(503, "no_lease", "this node has started and has not compared unit %s with its copies yet: one of them is not reached, or has what this node lacks; try again", rec.Name)
 	case errors.Is(err, lease.ErrNoLease):
 		return httpserve.Errorf(503, "no_lease", "this node has just started, or the control plane does not reach it: it holds no lease yet, under which alone it writes; reads are answered; try again")
 	case errors.Is(err, lease.ErrLapsed):
@@ -86,9 +86,11 @@ func (f *fence) committed(u *store.Unit) error {
 }
 
 // stale reports whether what this node reads of a unit may be old: it is the unit's
-// primary as far as it knows, and has no lease that says so now (architecture §3.7.3).
+// primary as far as it knows, and has no lease that says so now (architecture §3.7.3),
+// or has not compared itself with the copies, which may have more.
 func (f *fence) stale(rec *store.Record) bool {
-	return f.lease != nil && rec.State != store.Following && f.lease.MayWrite(rec.Name, rec.ID) != nil
+	return f.lease != nil && rec.State != store.Following &&
+		(f.lease.MayWrite(rec.Name, rec.ID) != nil || !f.compared(rec.Name))
 }
 
 // misdirected is 421: sent to the wrong node, without effect. destination is
