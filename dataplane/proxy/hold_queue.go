@@ -9,7 +9,7 @@ import (
 const (
 	// pauseLeast and pauseMost bound the pause between two trials of a node that
 	// refuses; it doubles.
-	pauseLeast = 20 * time.Millisecond
+	pauseLeast = 5 * time.Millisecond
 	pauseMost  = 250 * time.Millisecond
 	// admittedAfter is after what time a request that was neither refused nor
 	// answered counts as taken by its node: a refusal comes before any work.

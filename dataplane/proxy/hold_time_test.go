@@ -24,10 +24,10 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 			defer close(done)
 			tk := h.newTicket("u0", true, 1, time.Hour)
 			h.enter(tk, no, false)
-			for range 8 {
+			for range 10 {
 				h.wait(tk, nil)
 				no.up = w.look([]byte("u0")).up
-				if len(trials) == 8 {
+				if len(trials) == 10 {
 					tk.Ended()
 					return
 				}
@@ -41,7 +41,7 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 		w.mu.Unlock()
 		h.changed(nil, true)
 		<-done
-		want := []time.Duration{ms(20), ms(60), ms(140), ms(300), ms(550), ms(800), ms(1000), ms(1020)}
+		want := []time.Duration{ms(5), ms(15), ms(35), ms(75), ms(155), ms(315), ms(565), ms(815), ms(1000), ms(1005)}
 		if !slices.Equal(trials, want) {
 			t.Errorf("tried at %v, want %v", trials, want)
 		}
@@ -54,8 +54,8 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 		first.Ended()
 		began := time.Now()
 		h.wait(second, nil)
-		if got := time.Since(began); got != ms(20) {
-			t.Errorf("the next trial came after %v, want %v", got, ms(20))
+		if got := time.Since(began); got != ms(5) {
+			t.Errorf("the next trial came after %v, want %v", got, ms(5))
 		}
 		second.Answered()
 		second.Ended()

@@ -15,12 +15,11 @@ import (
 // model is the rule as it is written (architecture §3.5.2, 6, 9), with everything
 // remembered and nothing shared.
 type model struct {
-	term     uint64
-	taken    []modelGrant // of this term, in order
-	before   time.Duration
-	list     []string
-	epoch    string
-	anything bool
+	term   uint64
+	taken  []modelGrant // of this term, in order
+	before time.Duration
+	list   []string
+	epoch  string
 }
 
 type modelGrant struct {
