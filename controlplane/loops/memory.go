@@ -160,6 +160,12 @@ func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 // ended passes on what a call that was no step of a job has brought.
 func (m *Memory) ended(c Call, t *attempt, now fsm.Millis) {
 	m.units.ended(c, t, now)
+	if c.Work == FollowUnits && t.last.Outcome == Silent && !t.last.Untouched {
+		// It may still arrive, when nothing is to be followed there any more.
+		l := &m.node(c.Target.Node).look
+		l.next = min(l.next, now+ConfirmAfter)
+		m.look = true
+	}
 	if c.Work == LookAtUnits {
 		m.node(c.Target.Node).looked(c, t.last, now)
 		if lapsed, ok := m.nodes[c.Source]; ok {
