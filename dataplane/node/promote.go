@@ -323,6 +323,10 @@ func (s *Server) followOne(ctx context.Context, unit string, id, epoch uint64, f
 		return err
 	case id != 0 && rec.ID != id:
 		return httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id, %d", unit, rec.ID)
+	case rec.State != store.Following && epoch != 0 && epoch <= rec.Epoch:
+		// Sent before the entry that made it a primary here: its branch would be
+		// given up for the one that it came from.
+		return httpserve.Errorf(409, codeWrongState, "unit %s was promoted here at epoch %d: it does not follow a branch of epoch %d, which is older; the call is late", unit, rec.Epoch, epoch)
 	case rec.State == store.Active && s.fence.lease != nil && s.fence.lease.MayWrite(unit, rec.ID) == nil:
 		return httpserve.Errorf(409, codeWrongState, "unit %s is written here under a lease that names it: it cannot follow", unit)
 	}
