@@ -134,15 +134,18 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 		case reply.status == http.StatusNoContent:
 			return loops.Answer{Outcome: loops.Done}
 		case reply.status == http.StatusNotFound && node && code != proto.CodeUnknownRoute,
-			reply.status == http.StatusConflict && code == nodeCodeUnitExists:
+			reply.status == http.StatusConflict && (code == nodeCodeUnitExists || code == nodeCodeWrongID):
 			return loops.Answer{Outcome: loops.Absent}
 		}
 	}
 	return c.negative(reply, err, "remove the tenant")
 }
 
-// nodeCodeUnitExists is a node's code for: it holds another unit of this name.
-const nodeCodeUnitExists fsm.Code = "unit_exists"
+// A node's codes for: it holds another unit of this name.
+const (
+	nodeCodeUnitExists fsm.Code = "unit_exists"
+	nodeCodeWrongID    fsm.Code = "wrong_unit_id"
+)
 
 // negative reads an answer that is not what the call hoped for. Its texts name
 // no port of this end and no time, so that the same trouble has the same text.

@@ -32,6 +32,7 @@ func TestOnlyANodesWordEndsARemoval(t *testing.T) {
 		{200, `<html>welcome</html>`, loops.Refused},
 		{302, ``, loops.Refused},
 		{409, `{"error":"another unit","code":"unit_exists"}`, loops.Absent},
+		{409, `{"error":"another unit","code":"wrong_unit_id"}`, loops.Absent}, // what a node says of another id
 		{409, `{"error":"in use","code":"in_use"}`, loops.Refused},
 		{409, `{"authority":"c1/global","history":1,"term":9}`, loops.Fenced},
 		{409, `{"authority":"c2/global","history":1,"term":9}`, loops.Foreign},
