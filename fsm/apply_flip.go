@@ -15,6 +15,10 @@ func (c *change) failOver(cmd *FailOver) Result {
 	case cmd.Cause == CauseLapsed && e.node.Lease != LeaseTaken:
 		return refused(refuse(CodeNodeUnleased, "node "+string(cmd.Node)+
 			" takes no lease, so that nothing tells when it stops writing; fail it over by hand", "node", string(cmd.Node)))
+	case cmd.Cause == CauseHand && e.node.Lease == LeaseTaken && !e.node.Lost && c.settings.AutoFailover > 0:
+		// It came back while that was decided: it may have been granted again.
+		return refused(refuse(CodeStale, "node "+string(cmd.Node)+
+			" is under a lease, which has to run out or be given back first; ask again", "node", string(cmd.Node)))
 	}
 	var flips []Flip
 	var left []UnitName
