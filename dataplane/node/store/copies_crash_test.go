@@ -92,12 +92,14 @@ func seed(t testing.TB, p *Unit, f *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sent := make(chan struct{})
 	go func() {
+		defer close(sent)
 		img.WriteTo(w)
 		w.Close()
 	}()
 	defer r.Close()
-	_, err = f.Install(ctx, "acme", 7, r, ImageInfo{Size: img.Size, Sum: func() string { return img.Sum() },
+	_, err = f.Install(ctx, "acme", 7, r, ImageInfo{Size: img.Size, Sum: func() string { <-sent; return img.Sum() },
 		Position: img.Position, Chain: img.Chain, Lineage: img.Lineage, State: Following, From: "http://a:1"})
 	if err != nil {
 		t.Fatal(err)
