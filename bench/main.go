@@ -16,6 +16,7 @@ var programs = map[string]func(ctx context.Context, args []string) error{
 	"directory": benchDirectory,
 	"node":      benchNode,
 	"scale":     benchScale,
+	"failover":  benchFailover,
 	"backend":   runBackend,
 	"forwarder": runForwarder,
 	"stream":    runStream,

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// copyCluster is a deployment of real processes: control servers, two nodes in
+// two zones, a proxy.
+type copyCluster struct {
+	bin, dir string
+	cuts     *cuts
+	controls []*process
+	apis     []string // of control servers, as everyone reaches them
+	nodes    [2]*process
+	direct   [2]string // addresses of nodes that no cut concerns
+	args     [2][]string
+	proxy    *process
+	proxyURL string
+	hc       *http.Client
+}
+
+type copyOptions struct {
+	controls    int
+	lease       time.Duration
+	nodeArgs    []string
+	controlArgs []string
+}
+
+func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyCluster, error) {
+	c := &copyCluster{bin: bin, dir: dir, cuts: newCuts(),
+		hc: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	for i := range o.controls {
+		if err := c.addControl(ctx, i, o); err != nil {
+			return c, err
+		}
+	}
+	for i := range c.nodes {
+		if err := c.addNode(ctx, i, o.nodeArgs); err != nil {
+			return c, err
+		}
+	}
+	addr, err := freePort()
+	if err != nil {
+		return c, err
+	}
+	c.proxyURL = "http://" + addr
+	c.proxy, err = start(ctx, "proxy", nil, bin, "proxy", "--listen", addr, "--control", strings.Join(c.apis, ","), "--log-level", "error")
+	if err != nil {
+		return c, err
+	}
+	return c, awaitReady(ctx, c.proxyURL)
+}
+
+func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) error {
+	id := fmt.Sprintf("c%d", i+1)
+	listen, reach, err := c.cuts.listener(id)
+	if err != nil {
+		return err
+	}
+	raft, err := freePort()
+	if err != nil {
+		return err
+	}
+	args := []string{"control", "--id", id, "--data", filepath.Join(c.dir, id), "--listen", listen, "--advertise", "http://" + reach,
+		"--raft-listen", raft, "--auto-failover", o.lease.String(), "--repair-after", "200ms", "--remove-after", "1s", "--log-level", "error"}
+	if i == 0 {
+		args = append(args, "--bootstrap")
+	} else {
+		args = append(args, "--join", c.apis[0])
+	}
+	p, err := start(ctx, id, nil, c.bin, append(args, o.controlArgs...)...)
+	if err != nil {
+		return err
+	}
+	c.controls, c.apis = append(c.controls, p), append(c.apis, "http://"+reach)
+	if err := awaitReady(ctx, "http://"+listen); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.out)
+	}
+	return nil
+}
+
+func (c *copyCluster) addNode(ctx context.Context, i int, extra []string) error {
+	id := nodeID(i)
+	listen, reach, err := c.cuts.listener(id)
+	if err != nil {
+		return err
+	}
+	c.direct[i] = "http://" + listen
+	c.args[i] = append([]string{"node", "--listen", listen, "--data", filepath.Join(c.dir, id), "--admin-token", "bench", "--lease", "--log-level", "error"}, extra...)
+	if err := c.startNode(ctx, i); err != nil {
+		return err
+	}
+	_, err = c.ask(ctx, http.MethodPut, c.apis[0]+"/_shard/nodes/"+id, fmt.Sprintf(`{"addr":"http://%s","token":"bench","region":"eu","zone":"z%d"}`, reach, i+1))
+	return err
+}
+
+func nodeID(i int) string { return fmt.Sprintf("n%d", i+1) }
+
+func (c *copyCluster) startNode(ctx context.Context, i int) (err error) {
+	if c.nodes[i], err = start(ctx, nodeID(i), nil, c.bin, c.args[i]...); err != nil {
+		return err
+	}
+	c.cuts.started(nodeID(i), c.nodes[i].cmd.Process.Pid)
+	if err := awaitReady(ctx, c.direct[i]); err != nil {
+		return fmt.Errorf("%w\n%s", err, c.nodes[i].out)
+	}
+	return nil
+}
+
+func (c *copyCluster) stop() {
+	if c == nil {
+		return
+	}
+	c.cuts.heal()
+	for _, p := range append(append([]*process{c.proxy}, c.controls...), c.nodes[:]...) {
+		if p != nil && p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	}
+	c.cuts.close()
+}
+
+// isolate cuts a node off from everything but whoever asks it directly.
+func (c *copyCluster) isolate(i int) {
+	others := []string{nodeID(1 - i)}
+	for n := range c.controls {
+		others = append(others, fmt.Sprintf("c%d", n+1))
+	}
+	c.cuts.isolate(nodeID(i), others)
+}
+
+// ask makes a request of the admin API that must succeed.
+func (c *copyCluster) ask(ctx context.Context, method, url, body string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.hc.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, data)
+	}
+	return data, err
+}
+
+const logTable = "create table log (id integer primary key, body text)"
+
+// create makes tenants on a node.
+func (c *copyCluster) create(ctx context.Context, tenants, node int) error {
+	next, failed := make(chan int), make(chan error, 8)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			var err error
+			for t := range next {
+				if err == nil {
+					_, err = c.ask(ctx, http.MethodPut, c.proxyURL+"/_shard/tenants/"+tenantName(t), fmt.Sprintf(`{"node":%q,"schema":%q}`, nodeID(node), logTable))
+				}
+			}
+			failed <- err
+		})
+	}
+	for t := range tenants {
+		next <- t
+	}
+	close(next)
+	wg.Wait()
+	close(failed)
+	for err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return c.awaitSync(ctx, tenants, node)
+}
+
+// awaitSync waits until a node holds all tenants and the other a copy in sync
+// of each: they are then served, replicated, and nothing is under way.
+func (c *copyCluster) awaitSync(ctx context.Context, tenants, node int) error {
+	return await(ctx, "copies are not in sync", 2*time.Minute, func() error {
+		data, err := c.ask(ctx, http.MethodGet, c.apis[0]+"/_metrics", "")
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{
+			"domicile_unreplicated_units 0\n",
+			fmt.Sprintf("domicile_tenants{node=%q} %d\n", nodeID(node), tenants),
+			fmt.Sprintf("domicile_replicas{node=%q} %d\n", nodeID(1-node), tenants),
+		} {
+			if !bytes.Contains(data, []byte(want)) {
+				return fmt.Errorf("no %s", want)
+			}
+		}
+		return nil
+	})
+}
+
+// ack is an acknowledged write: its epoch, and when the client saw it.
+type ack struct {
+	epoch string
+	at    time.Time
+}
+
+var errRefused = errors.New("refused")
+
+// write inserts a row. Through a proxy it is given a key, so that it may be
+// sent again.
+func (c *copyCluster) write(ctx context.Context, base string, tenant int, key string) (a ack, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/t/"+tenantName(tenant)+"/query", strings.NewReader(`{"sql":"insert into log (body) values ('a row of a tenant, as long as one is')"}`))
+	if err != nil {
+		return a, err
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := c.hc.Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer resp.Body.Close()
+	var got struct{ Position string }
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return a, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%w: %s: %s", errRefused, resp.Status, data)
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		return a, err
+	}
+	epoch, _, _ := strings.Cut(got.Position, ":")
+	return ack{epoch, time.Now()}, nil
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// cutOff cuts the node of all tenants off, again and again, while one client
+// writes to it directly and one client of each tenant through the proxy. With
+// --ack primary, so that nothing but the lease stops the node.
+func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants, runs int, reach string) error {
+	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, lease: lease, nodeArgs: []string{"--ack", "primary"}})
+	defer c.stop()
+	if err != nil {
+		return err
+	}
+	if err := c.create(ctx, tenants, 0); err != nil {
+		return err
+	}
+	var stopped, again, first, margin sample
+	inOrder := 0
+	for run := range runs {
+		r, err := c.cutOnce(ctx, run%2, tenants, run)
+		if err != nil {
+			return fmt.Errorf("run %d: %w", run, err)
+		}
+		stopped = append(stopped, seconds(r.lastOld))
+		again, first = append(again, seconds(r.lastNew)), append(first, seconds(r.firstNew))
+		margin = append(margin, millis(r.margin))
+		if r.margin > 0 {
+			inOrder++
+		}
+		if err := c.awaitSync(ctx, tenants, 1-run%2); err != nil {
+			return err
+		}
+	}
+	name := fmt.Sprintf("lease %v, %d tenants: ", lease, tenants)
+	b.row(name+"the node that is cut off acknowledges its last write after, s", stopped.String(), "")
+	b.row(name+"it stopped before any other started", fmt.Sprintf("%d of %d (%s ms before)", inOrder, runs, margin), "all")
+	b.row(name+"the first tenant writes again after, s", first.String(), "")
+	b.row(name+"all tenants write again after, s", again.String(), reach)
+	return nil
+}
+
+// cutRun are times since the cut. Margin is between the last write that the old
+// node acknowledged and the first of the same tenant that the new one did, the
+// least of all tenants.
+type cutRun struct {
+	lastOld, firstNew, lastNew, margin time.Duration
+}
+
+func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cutRun, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	old := make([]ack, tenants)
+	for t := range tenants {
+		if old[t], err = c.write(ctx, c.proxyURL, t, ""); err != nil {
+			return r, err
+		}
+	}
+	epochs := make([]string, tenants)
+	for t := range old {
+		epochs[t] = old[t].epoch
+	}
+	direct, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for t := 0; direct.Err() == nil; t = (t + 1) % tenants {
+			if a, err := c.write(direct, c.direct[node], t, ""); err == nil && a.epoch == epochs[t] {
+				old[t] = a
+			}
+		}
+	})
+	time.Sleep(100 * time.Millisecond) // load is under way
+	cut := time.Now()
+	c.isolate(node)
+	renewed := make([]ack, tenants)
+	var missing atomic.Int64
+	var clients sync.WaitGroup
+	for t := range tenants {
+		clients.Go(func() {
+			a, ok := c.firstNew(ctx, t, epochs[t], fmt.Sprintf("r%d-%d", run, t), max(20*time.Millisecond, time.Duration(tenants)*time.Millisecond/4))
+			if ok {
+				renewed[t] = a
+				return
+			}
+			missing.Add(1)
+		})
+	}
+	clients.Wait()
+	stop()
+	wg.Wait()
+	c.cuts.heal()
+	if n := missing.Load(); n > 0 {
+		return r, fmt.Errorf("%d of %d tenants were not written again within 30 s", n, tenants)
+	}
+	r.margin, r.firstNew = time.Hour, time.Hour
+	for t := range tenants {
+		r.lastOld = max(r.lastOld, old[t].at.Sub(cut))
+		r.firstNew = min(r.firstNew, renewed[t].at.Sub(cut))
+		r.lastNew = max(r.lastNew, renewed[t].at.Sub(cut))
+		r.margin = min(r.margin, renewed[t].at.Sub(old[t].at))
+	}
+	return r, nil
+}
+
+// firstNew begins a write through the proxy every so often, whatever becomes of
+// those before (one that went to the node that is cut off is silent), until one
+// is acknowledged in a newer epoch: by another primary.
+func (c *copyCluster) firstNew(ctx context.Context, tenant int, epoch, key string, every time.Duration) (a ack, ok bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	found := make(chan ack, 1)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		wg.Go(func() {
+			if a, err := c.write(ctx, c.proxyURL, tenant, fmt.Sprintf("%s-%d", key, n)); err == nil && a.epoch != epoch {
+				select {
+				case found <- a:
+				default:
+				}
+			}
+		})
+		select {
+		case a := <-found:
+			return a, true
+		case <-ctx.Done():
+			return a, false
+		case <-tick.C:
+		}
+	}
+}
+
+// byHand fails a node that answers over, there and back.
+func (b *failoverBench) byHand(ctx context.Context, tenants int) error {
+	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, lease: time.Second})
+	defer c.stop()
+	if err != nil {
+		return err
+	}
+	if err := c.create(ctx, tenants, 0); err != nil {
+		return err
+	}
+	var took sample
+	for run := range b.runs {
+		begin := time.Now()
+		if _, err := c.ask(ctx, http.MethodPost, c.apis[0]+"/_shard/nodes/"+nodeID(run%2)+"/failover", ""); err != nil {
+			return err
+		}
+		took = append(took, millis(time.Since(begin)))
+		if err := c.awaitSync(ctx, tenants, 1-run%2); err != nil {
+			return err
+		}
+	}
+	b.row(fmt.Sprintf("failover by hand of a node that answers, %d tenants, ms", tenants), took.String(), "≤ 20 ms")
+	return nil
+}
+
+// cleanStop ends a node with SIGTERM under load through the proxy.
+func (b *failoverBench) cleanStop(ctx context.Context, tenants int) error {
+	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, lease: time.Second})
+	defer c.stop()
+	if err != nil {
+		return err
+	}
+	if err := c.create(ctx, tenants, 0); err != nil {
+		return err
+	}
+	var requests, failed atomic.Int64
+	var worst atomic.Int64
+	var stops sample
+	times := min(b.runs, 4)
+	for run := range times {
+		load, end := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		for client := range 16 {
+			wg.Go(func() {
+				for n := client; load.Err() == nil; n += 7 {
+					begin := time.Now()
+					_, err := c.write(ctx, c.proxyURL, n%tenants, "")
+					requests.Add(1)
+					if err != nil && failed.Add(1) <= 3 {
+						fmt.Fprintln(os.Stderr, "failed:", err)
+					}
+					for d := int64(time.Since(begin)); d > worst.Load(); {
+						worst.Store(d)
+					}
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond) // load is under way
+		begin := time.Now()
+		c.nodes[run%2].stop()
+		stops = append(stops, millis(time.Since(begin)))
+		time.Sleep(500 * time.Millisecond)
+		end()
+		wg.Wait()
+		if err := c.startNode(ctx, run%2); err != nil {
+			return err
+		}
+		if err := c.awaitSync(ctx, tenants, 1-run%2); err != nil {
+			return err
+		}
+	}
+	b.row(fmt.Sprintf("clean stop of a node, %d tenants, 16 clients: requests that failed", tenants), fmt.Sprintf("%d of %d, %d stops", failed.Load(), requests.Load(), times), "0")
+	b.row("the stop took, ms", stops.String(), "")
+	b.row("the longest request, ms", short(millis(time.Duration(worst.Load()))), "")
+	return nil
+}
