@@ -3,6 +3,7 @@
 GO    ?= go
 TAGS  := hashicorpmetrics
 T     ?= 60s
+NAMESPACES ?= $(if $(filter 0,$(shell id -u)),yes)
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
 .PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover model test-fault soak generate clean
@@ -33,7 +34,7 @@ model:            ## every interleaving of a small instance of the lease rule, a
 	$(GO) run ./internal/leasemodel/walk -traces=false $(MODEL)
 
 test-fault: build ## faults at random under load for T, with processes in network namespaces where root allows it
-	DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run 'Fault' ./cmd/domicile
+	DOMICILE_FAULT_NAMESPACES=$(NAMESPACES) DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run '^TestFaults' ./cmd/domicile
 
 soak: test-fault  ## the same for long: make soak T=24h
 

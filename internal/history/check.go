@@ -78,10 +78,12 @@ func OneWriter(ops []*Op) error {
 				errs = append(errs, fmt.Errorf("unit %s: write %d was acknowledged without a position", unit, o.ID))
 				continue
 			}
-			if p := given[o.Position]; p != nil {
+			if p := given[o.Position]; p != nil && !o.Replayed {
 				errs = append(errs, fmt.Errorf("unit %s: writes %d and %d were both acknowledged at %v", unit, p.ID, o.ID, o.Position))
 			}
-			given[o.Position] = o
+			if !o.Replayed {
+				given[o.Position] = o
+			}
 			acked = append(acked, o)
 		}
 		ended := slices.Clone(acked)

@@ -76,6 +76,11 @@ func TestI1OneWriterRejects(t *testing.T) {
 	rejects(t, OneWriter([]*Op{write(1, 0, 10, 1, 2, 1), write(2, 11, 30, 1, 1, 2)}), "write 2 began")
 	rejects(t, OneWriter([]*Op{write(1, 0, 10, 1, 1, 1), write(2, 0, 30, 1, 1, 2)}), "both acknowledged at 1:1")
 	rejects(t, OneWriter([]*Op{write(1, 0, 10, 0, 0, 1)}), "without a position")
+	replayed := write(1, 0, 30, 1, 2, 1)
+	replayed.Replayed = true
+	if err := OneWriter([]*Op{replayed, write(2, 11, 20, 1, 2, 2)}); err != nil {
+		t.Errorf("an answer that is given again names the position of its time: %v", err)
+	}
 	if err := OneWriter([]*Op{write(1, 0, 10, 1, 2, 1), write(2, 5, 30, 1, 1, 2)}); err != nil {
 		t.Errorf("writes at the same time may end in either order: %v", err)
 	}

@@ -165,6 +165,7 @@ func (o *Op) answered(resp *http.Response, data []byte) {
 		o.Outcome, o.Why = Unknown, fmt.Sprintf("an answer that says nothing: %s (%v)", data, err)
 		return
 	}
+	o.Replayed = resp.Header.Get("Idempotent-Replayed") != ""
 	o.Seen = Register{Last: result.Rows[0][0], Count: result.Rows[0][1]}
 	if o.Kind == Read && resp.Header.Get("Domicile-Stale") != "" {
 		o.Kind = CopyRead // the node held no lease, and said so

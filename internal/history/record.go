@@ -70,6 +70,7 @@ type Op struct {
 	ID         int64    // write: its id
 	Seen       Register // what was read; of a write, after it
 	Position   Position // that the answer named; zero if none
+	Replayed   bool     // write: answered from its Idempotency-Key; Position is the unit's then, not the write's
 	After      *Op      `json:"-"` // copy read: the write whose position it named
 	Why        string   // answer of an operation that is not OK
 }
