@@ -56,23 +56,22 @@ func (c *change) putNode(cmd *PutNode) Result {
 // its address, and whether units lack copies after its pair has changed. was
 // is nil for a new node.
 func (c *change) follow(was, n *Node) {
-	switch {
-	case c.level < levelCopies:
-	case was == nil:
+	if c.level < levelCopies {
+		return
+	}
+	if was == nil {
 		c.ownSeat(n.Name).list = c.at
-	default:
-		if was.Standby != n.Standby {
-			c.recount(n.Name, was.Standby, n.Standby)
-		}
-		if was.Addr == n.Addr {
-			return
-		}
-		told := make(map[NodeName]bool)
-		for p := range c.HeldBy(n.Name) {
-			if p.Node != n.Name && p.grantable() && p.copyOn(n.Name).Follows() && !told[p.Node] {
-				told[p.Node] = true
-				c.ownSeat(p.Node).list = c.at
-			}
+		was = &Node{Addr: n.Addr}
+	}
+	if was.Standby != n.Standby {
+		c.recount(n.Name, was.Standby, n.Standby)
+	}
+	if was.Addr == n.Addr {
+		return
+	}
+	for p := range c.HeldBy(n.Name) {
+		if p.Node != n.Name && p.grantable() && p.copyOn(n.Name).Follows() {
+			c.ownSeat(p.Node).list = c.at
 		}
 	}
 }

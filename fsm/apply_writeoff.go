@@ -24,9 +24,9 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 		c.endJob(&done)
 	}
 	e, _ = c.nodes.Get(cmd.Name)
-	main := e.standbyOf
+	main, standby := e.standbyOf, e.node.Standby
 	c.dropNode(e)
-	c.recount(main)
+	c.recount(main, standby)
 	c.events = append(c.events, Event{NodeGone: cmd.Name})
 	return nil
 }

@@ -9,9 +9,16 @@ import (
 // Large gives a directory of nodes nodes in four regions and of tenants active
 // tenants, spread over them, made by applying the entries that a group would
 // apply. Their names are in no order.
-func Large(nodes, tenants int) *fsm.State {
-	s := fsm.New()
-	rev := fsm.Revision(1)
+func Large(nodes, tenants int) *fsm.State { return large(fsm.New(), nodes, tenants) }
+
+// LargeReplicated gives the same with replicas copies of each tenant, syncing,
+// spread as C2 spreads them.
+func LargeReplicated(nodes, tenants, replicas int) *fsm.State {
+	return large(Ready(fsm.Settings{Replicas: uint32(replicas), AutoFailover: 3000}), nodes, tenants)
+}
+
+func large(s *fsm.State, nodes, tenants int) *fsm.State {
+	rev := s.Revision()
 	apply := func(c fsm.Command) fsm.Result {
 		rev++
 		r, _ := s.Apply(fsm.Entry{Revision: rev, Term: 1, At: 1_700_000_000_000 + fsm.Millis(rev), Cmd: c})
@@ -20,7 +27,9 @@ func Large(nodes, tenants int) *fsm.State {
 		}
 		return r
 	}
-	apply(&fsm.Bootstrap{Scope: fsm.Scope{Cluster: "large", History: 1}})
+	if _, begun := s.Scope(); !begun {
+		apply(&fsm.Bootstrap{Scope: fsm.Scope{Cluster: "large", History: 1}})
+	}
 	for i := range nodes {
 		region := fsm.RegionName([]string{"eu", "us", "ap", "sa"}[i%4])
 		apply(&fsm.PutNode{

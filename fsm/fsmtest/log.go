@@ -14,11 +14,14 @@ type Log struct {
 	at   fsm.Revision
 	term uint64
 	now  fsm.Millis
+	// calm logs are of one region, know all commands soon and delete less, so
+	// that units get copies and flip; the others meet more refusals.
+	calm bool
 }
 
-// NewLog begins a log.
+// NewLog begins a log; those of odd seeds are calm.
 func NewLog(seed uint64) *Log {
-	return &Log{rand: rand.New(rand.NewPCG(seed, 1)), term: 1, now: 1_700_000_000_000}
+	return &Log{rand: rand.New(rand.NewPCG(seed, 1)), term: 1, now: 1_700_000_000_000, calm: seed%2 == 1}
 }
 
 // Entries gives a log of n entries that were applied to an empty state.
@@ -56,13 +59,22 @@ func (l *Log) Next(s *fsm.State) fsm.Entry {
 func (l *Log) one(in int) bool { return l.rand.IntN(in) == 0 }
 
 func (l *Log) command(s *fsm.State) fsm.Command {
+	if l.calm && s.Level() < fsm.Version && l.one(4) {
+		return &fsm.PutMember{Member: fsm.Member{ID: "a", Raft: "127.0.0.1:1", Version: fsm.Version}}
+	}
+	if l.calm && s.Settings().Replicas == 0 && l.one(4) {
+		return &fsm.SetSettings{Settings: l.settings()}
+	}
+	if s.CountTenants() > 2 && (l.one(2) || l.calm && l.one(2)) {
+		return l.copiesCommand(s)
+	}
 	switch n := l.rand.IntN(100); {
 	case n < 1:
 		return &fsm.Bootstrap{
 			Scope:    fsm.Scope{Cluster: "c1", Region: pick[fsm.RegionName](l, "", "", "global", "eu"), History: uint64(l.rand.IntN(3))},
 			Settings: l.settings(),
 		}
-	case n < 3:
+	case n < 2:
 		return &fsm.SetSettings{Settings: l.settings()}
 	case n < 5:
 		return &fsm.PutMember{Member: fsm.Member{
@@ -80,6 +92,9 @@ func (l *Log) command(s *fsm.State) fsm.Command {
 	case n < 52:
 		return l.createTenant()
 	case n < 62:
+		if l.calm && !l.one(4) {
+			return l.createTenant()
+		}
 		return &fsm.DeleteTenant{Name: l.tenant()}
 	case n < 85:
 		return l.advance(s)
@@ -117,9 +132,17 @@ func (l *Log) tenant() fsm.TenantName {
 	return fsm.TenantName(fmt.Sprintf("t%d", l.rand.IntN(30)))
 }
 
-func (l *Log) region() fsm.RegionName { return pick[fsm.RegionName](l, "", "eu", "eu", "us", "ap") }
+func (l *Log) region() fsm.RegionName {
+	if l.calm {
+		return "eu"
+	}
+	return pick[fsm.RegionName](l, "", "eu", "eu", "us", "ap")
+}
 
 func (l *Log) settings() fsm.Settings {
+	if l.calm {
+		return fsm.Settings{Replicas: 1 + uint32(l.rand.IntN(2)), AutoFailover: fsm.Millis(l.rand.IntN(3) * 1000)}
+	}
 	return fsm.Settings{
 		DefaultRegion: maybe(l, l.region()), Replicas: uint32(l.rand.IntN(3)),
 		AutoFailover: fsm.Millis(l.rand.IntN(5000) - 100), ReplicationToken: pick(l, "", "secret", "not one"),
@@ -134,7 +157,7 @@ func (l *Log) putNode() *fsm.PutNode {
 	if l.one(2) {
 		p.Addr, p.Token = ptr("http://10.0.0.1:8081"), ptr("other")
 	}
-	if l.one(3) {
+	if l.calm || l.one(3) {
 		p.Region = ptr(l.region())
 	}
 	if l.one(4) {
