@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -116,8 +117,8 @@ func runFaults(t *testing.T, c *testcluster.Cluster, plan []fault) {
 // under load, with every checker; after each round all goes on and the copies
 // are equal. DOMICILE_FAULT_TIME and DOMICILE_FAULT_SEED.
 func TestFaultsAtRandom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute")
+	if testing.Short() || os.Getenv("DOMICILE_FAULT_TIME") == "" {
+		t.Skip("make test-fault runs it, for as long as DOMICILE_FAULT_TIME says")
 	}
 	seed, lasts := faultSeed(t), faultTime(t)
 	t.Logf("DOMICILE_FAULT_SEED=%d for %v", seed, lasts)
