@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	"domicile/dataplane/node/lease"
 	"domicile/dataplane/node/store"
 )
 
@@ -45,6 +46,7 @@ type metrics struct {
 	duration [routeCount]prometheus.Observer
 	sync     prometheus.Observer
 	panics   prometheus.Counter
+	registry *prometheus.Registry
 	handler  fasthttp.RequestHandler
 }
 
@@ -86,8 +88,39 @@ func newMetrics(version string, stats func() store.Stats) *metrics {
 			Name: "domicile_commits_total", Help: "Transactions committed in all units.",
 		}, func() float64 { return float64(stats().Commits) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry = reg
 	m.handler = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true}))
 	return m
+}
+
+// copies adds what there is to tell of copies and of the lease, nil without --lease.
+func (m *metrics) copies(lag func() map[string]time.Duration, l *lease.Lease) {
+	m.registry.MustRegister(lagCollector{lag, prometheus.NewDesc("domicile_replica_lag_seconds",
+		"How far this node's copies are behind, by the address of the node that they follow.", []string{"node"}, nil)})
+	if l == nil {
+		return
+	}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "domicile_lease_left_seconds", Help: "Time left of this node's lease; 0 once it has lapsed, and before the first.",
+		}, func() float64 { return l.State().Left.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "domicile_lease_units", Help: "Units that this node's lease names.",
+		}, func() float64 { return float64(l.State().Units) }))
+}
+
+// lagCollector reads the lag when it is asked: nodes that are followed come and go.
+type lagCollector struct {
+	lag  func() map[string]time.Duration
+	desc *prometheus.Desc
+}
+
+func (c lagCollector) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+func (c lagCollector) Collect(to chan<- prometheus.Metric) {
+	for node, lag := range c.lag() {
+		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, lag.Seconds(), node)
+	}
 }
 
 // done counts an answered request.

@@ -37,14 +37,23 @@ func (r *request) replication() error {
 	if r.s.draining.Load() {
 		return httpserve.Errorf(503, "shutting_down", "the node is being stopped")
 	}
-	s := r.s
+	s, socket := r.s, r.ctx.Conn()
 	r.ctx.Response.SetStatusCode(101)
 	r.ctx.Response.Header.Set("Connection", "Upgrade")
 	r.ctx.Response.Header.Set("Upgrade", replica.Protocol)
 	r.ctx.Hijack(func(c net.Conn) {
 		s.bodies.Add(1) // only here: a connection that broke before is not served
 		defer s.bodies.Done()
-		s.replica.ServeUpgrade(c, as)
+		s.replica.ServeUpgrade(upgraded{c, socket}, as)
 	})
 	return nil
 }
+
+// upgraded is a connection that fasthttp has given away, which it closes only once its
+// handler has returned: closing it here ends what reads from it.
+type upgraded struct {
+	net.Conn
+	socket net.Conn
+}
+
+func (u upgraded) Close() error { return u.socket.Close() }

@@ -71,6 +71,7 @@ func New(cfg Config) (*Server, error) {
 	if err := s.open(sc); err != nil {
 		return nil, err
 	}
+	s.metrics.copies(s.replica.Lag, s.fence.lease)
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.requests.New = func() any { return &request{s: s} }

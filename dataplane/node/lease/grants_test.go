@@ -219,6 +219,20 @@ func TestL4ANewerTermEndsTheOlder(t *testing.T) {
 	n.want("a", nil)
 }
 
+// Clause 6: the later of the two counts where the newer holder's leases are shorter.
+func TestL4TheTimeLeftIsNotShortened(t *testing.T) {
+	n := held(t, "a") // until ms
+	for i := range uint64(2) {
+		g := grant(i+1, i)
+		g.Holder, g.MS = holder(2), 100
+		n.take(g)
+	}
+	n.clock.Advance(ms*9/10 - 1)
+	n.want("a", nil)
+	n.clock.Advance(1)
+	n.want("a", ErrLapsed)
+}
+
 // Clause 6: numbers of an older holder's grants mean nothing under a newer one.
 func TestL4NumbersBelongToTheirTerm(t *testing.T) {
 	n := held(t, "a")
