@@ -41,7 +41,7 @@ soak: test-fault  ## the same for long: make soak T=24h
 fuzz:             ## each fuzz target for T
 	./.ci/fuzz $(T)
 
-bench: bench-directory bench-node bench-proxy bench-scale
+bench: bench-directory bench-node bench-proxy bench-scale bench-failover
 
 bench-proxy: build ## beside nginx and HAProxy (Debian's packages)
 	$(GO) run -tags $(TAGS) ./bench proxy

@@ -179,7 +179,10 @@ func (b *failoverBench) keepUp(ctx context.Context, c *copyCluster) error {
 	}
 	end := time.Now()
 	position := func(i int) string {
-		data, _ := c.ask(ctx, http.MethodGet, c.direct[i]+"/t/"+tenantName(0), "")
+		data, err := c.ask(ctx, http.MethodGet, c.direct[i]+"/t/"+tenantName(0), "", "Domicile-Mode", "read") // a copy answers reads alone
+		if err != nil {
+			return err.Error()
+		}
 		_, rest, _ := strings.Cut(string(data), `"position":"`)
 		p, _, _ := strings.Cut(rest, `"`)
 		return p

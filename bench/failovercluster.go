@@ -141,10 +141,13 @@ func (c *copyCluster) isolate(i int) {
 }
 
 // ask makes a request of the admin API that must succeed.
-func (c *copyCluster) ask(ctx context.Context, method, url, body string) ([]byte, error) {
+func (c *copyCluster) ask(ctx context.Context, method, url, body string, header ...string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := c.hc.Do(req)
 	if err != nil {
