@@ -37,6 +37,11 @@
 //   - fasthttp's: one per connection, started by Run, ended by its shutdown.
 //   - a cursor's and an image's producer: one per request, ends with its reader or its
 //     batch; Run waits for it.
+//   - replication, the lease's rounds without a control plane, its watch, and the
+//     forgetting of promises that have run out: started by startCopies in Run, which
+//     waits for them before it closes the store.
+//   - a follower's connection: fasthttp's, given away to package replica; ends with the
+//     connection or replication; Run waits for it.
 //   - a changes stream's: fasthttp's body writer, ends when the unit goes, the client
 //     goes, or Run ends it.
 //   - package hrana's timers and package store's own, stopped by Run's end.
