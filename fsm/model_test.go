@@ -22,10 +22,18 @@ type model struct {
 	level    uint32
 	answers  map[string]*modelAnswer
 	now      fsm.Millis
+	at       fsm.Revision
+
+	replicas      int
+	auto, longest fsm.Millis
+	handovers     map[fsm.NodeName]*modelHandover
 }
 
 type modelNode struct {
 	region       fsm.RegionName
+	zone         fsm.ZoneName
+	lease        fsm.NodeLease
+	lost         bool
 	standby      fsm.NodeName
 	weight       uint32
 	bytes, units int
@@ -33,10 +41,16 @@ type modelNode struct {
 
 type modelTenant struct {
 	node   fsm.NodeName
-	job    fsm.JobID
-	step   fsm.JobStep // 0 when no job is under way
-	schema bool
-	why    fsm.Code // the create's, being undone
+	id     fsm.UnitID
+	epoch  uint64
+	copies map[fsm.NodeName]fsm.CopyState
+	// previous is who may have written last, while the promotion is not confirmed.
+	previous fsm.NodeName
+	moving   bool
+	job      fsm.JobID
+	step     fsm.JobStep // 0 when no job is under way
+	schema   bool
+	why      fsm.Code // the create's, being undone
 }
 
 type modelAnswer struct {
@@ -49,7 +63,7 @@ type modelAnswer struct {
 func newModel() *model {
 	return &model{
 		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, regions: map[fsm.RegionName]bool{},
-		members: map[fsm.MemberID]uint32{}, level: 1, answers: map[string]*modelAnswer{},
+		members: map[fsm.MemberID]uint32{}, level: 1, answers: map[string]*modelAnswer{}, handovers: map[fsm.NodeName]*modelHandover{},
 	}
 }
 
@@ -77,6 +91,7 @@ func (m *model) apply(e fsm.Entry) (fsm.Code, bool) {
 }
 
 func (m *model) run(e fsm.Entry) fsm.Code {
+	m.at = e.Revision
 	switch c := e.Cmd.(type) {
 	case *fsm.Bootstrap:
 		switch {
@@ -85,12 +100,13 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 		case c.Scope.Region == "global" || c.Scope.History == 0 || !goodSettings(c.Settings):
 			return fsm.CodeBadRequest
 		}
-		m.cluster, m.fallback = true, c.Settings.DefaultRegion
+		m.cluster = true
+		m.settle(c.Settings)
 	case *fsm.SetSettings:
 		if !goodSettings(c.Settings) {
 			return fsm.CodeBadRequest
 		}
-		m.fallback = c.Settings.DefaultRegion
+		m.settle(c.Settings)
 	case *fsm.PutMember:
 		switch {
 		case c.Member.ID == "" || c.Member.Raft == "":
@@ -109,7 +125,7 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 	case *fsm.PutNode:
 		return m.putNode(c)
 	case *fsm.DeleteNode:
-		return m.deleteNode(c.Name)
+		return m.deleteNode(c)
 	case *fsm.RecordUsage:
 		for _, u := range c.Usage {
 			if n := m.nodes[u.Node]; n != nil {
@@ -123,7 +139,7 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 	case *fsm.AdvanceJob:
 		return m.advance(c)
 	case *fsm.NoteJob:
-		if _, t := m.byJob(c.ID); t == nil {
+		if _, t := m.byJob(c.ID); t == nil && m.handover(c.ID) == nil {
 			return fsm.CodeStale
 		}
 	case *fsm.SetPin:
@@ -138,14 +154,26 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 			return fsm.CodeRegionUnknown
 		}
 		delete(m.regions, c.Name)
+	default:
+		return m.runCopies(e.Cmd)
 	}
 	return ""
+}
+
+func (m *model) settle(s fsm.Settings) {
+	m.fallback, m.replicas, m.auto = s.DefaultRegion, int(s.Replicas), s.AutoFailover
+	if m.level >= 2 {
+		m.longest = max(m.longest, m.auto)
+	}
 }
 
 // raise lifts the level to what all members know (O7).
 func (m *model) raise() {
 	if len(m.members) > 0 {
 		m.level = max(m.level, slices.Min(slices.Collect(maps.Values(m.members))))
+	}
+	if m.level >= 2 {
+		m.longest = max(m.longest, m.auto)
 	}
 }
 
@@ -154,6 +182,15 @@ func goodSettings(s fsm.Settings) bool {
 }
 
 func (m *model) held(n fsm.NodeName) (units int) {
+	for _, t := range m.tenants {
+		if t.node == n || t.copies[n] != 0 {
+			units++
+		}
+	}
+	return units
+}
+
+func (m *model) primaries(n fsm.NodeName) (units int) {
 	for _, t := range m.tenants {
 		if t.node == n {
 			units++
@@ -189,6 +226,9 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 	if c.Weight != nil {
 		next.weight = *c.Weight
 	}
+	if c.Zone != nil {
+		next.zone = *c.Zone
+	}
 	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name)) {
 		return fsm.CodeNodeInUse
 	}
@@ -199,29 +239,13 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 				return fsm.CodeStandbyUnknown
 			case o.region != next.region:
 				return fsm.CodeRegionMismatch
-			case m.standbyOf(c.Name) || m.standbyOf(s) || o.standby != "" || m.held(s) > 0:
+			case m.standbyOf(c.Name) || m.standbyOf(s) || o.standby != "" || m.primaries(s) > 0:
 				return fsm.CodePairConflict
 			}
 		}
 		next.standby = *c.Standby
 	}
 	m.nodes[c.Name] = &next
-	return ""
-}
-
-func (m *model) deleteNode(name fsm.NodeName) fsm.Code {
-	switch {
-	case m.nodes[name] == nil:
-		return fsm.CodeNodeUnknown
-	case m.held(name) > 0:
-		return fsm.CodeNodeInUse
-	}
-	delete(m.nodes, name)
-	for _, o := range m.nodes {
-		if o.standby == name {
-			o.standby = ""
-		}
-	}
 	return ""
 }
 
@@ -239,7 +263,16 @@ func (m *model) create(c *fsm.CreateTenant, at fsm.Revision) fsm.Code {
 	if code != "" {
 		return code
 	}
-	m.tenants[c.Name] = &modelTenant{node: node, job: fsm.JobID(at), step: fsm.StepMake, schema: c.Schema != ""}
+	t := &modelTenant{
+		node: node, id: fsm.UnitID(at), epoch: 1, copies: map[fsm.NodeName]fsm.CopyState{},
+		job: fsm.JobID(at), step: fsm.StepMake, schema: c.Schema != "",
+	}
+	m.tenants[c.Name] = t
+	for range m.wanted(t) {
+		if n := m.placeCopy(t, c.Silent); n != "" && m.level >= 2 {
+			t.copies[n] = fsm.CopySyncing
+		}
+	}
 	return ""
 }
 
@@ -279,7 +312,7 @@ func (m *model) place(c *fsm.CreateTenant) (fsm.NodeName, fsm.Code) {
 	}
 	var all []candidate
 	for name, n := range m.nodes {
-		if m.standbyOf(name) || n.weight == 0 || slices.Contains(c.Silent, name) ||
+		if m.standbyOf(name) || n.weight == 0 || n.lost || slices.Contains(c.Silent, name) ||
 			region != nil && n.region != *region || m.regions[n.region] {
 			continue
 		}
@@ -302,10 +335,12 @@ func (m *model) deleteTenant(name fsm.TenantName, at fsm.Revision) fsm.Code {
 		return fsm.CodeBadRequest
 	case t == nil:
 		return fsm.CodeTenantUnknown
+	case t.moving:
+		return fsm.CodeBusy
 	case t.step == 0:
-		t.job, t.step = fsm.JobID(at), fsm.StepRemove
+		t.job, t.step, t.previous = fsm.JobID(at), fsm.StepRemove, ""
 	case t.step == fsm.StepMake || t.step == fsm.StepSchema:
-		t.step, t.why = fsm.StepUndo, fsm.CodeDeleted
+		t.step, t.why, t.copies = fsm.StepUndo, fsm.CodeDeleted, nil
 	}
 	return ""
 }
@@ -320,6 +355,9 @@ func (m *model) byJob(id fsm.JobID) (fsm.TenantName, *modelTenant) {
 }
 
 func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
+	if h := m.handover(c.ID); h != nil {
+		return m.advanceHandover(h, c)
+	}
 	name, t := m.byJob(c.ID)
 	if t == nil || t.step != c.From {
 		return fsm.CodeStale
@@ -327,7 +365,7 @@ func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
 	creating := t.step == fsm.StepMake || t.step == fsm.StepSchema
 	switch {
 	case creating && c.To == fsm.StepUndo && c.Refusal != nil && c.Refusal.Code != "":
-		t.step, t.why = fsm.StepUndo, c.Refusal.Code
+		t.step, t.why, t.copies = fsm.StepUndo, c.Refusal.Code, nil
 		return ""
 	case c.Refusal != nil:
 		return fsm.CodeBadRequest
@@ -367,8 +405,11 @@ func (m *model) compare(s *fsm.State) error {
 	}
 	for name, t := range m.tenants {
 		p, ok := s.Placed(fsm.UnitName(name))
-		if !ok || p.Node != t.node || (t.step == 0) != (p.State == fsm.UnitActive) {
+		if !ok || p.Node != t.node || (t.step == 0 && !t.moving) != (p.State == fsm.UnitActive) {
 			return fmt.Errorf("tenant %s: %+v, the model has %+v", name, p, *t)
+		}
+		if err := m.compareCopies(t, p); err != nil {
+			return fmt.Errorf("tenant %s: %+v, the model has %+v: %w", name, *p, *t, err)
 		}
 		if j, ok := s.Job(p.Job); t.step != 0 && (!ok || j.ID != t.job || j.Step != t.step) {
 			return fmt.Errorf("tenant %s: job %+v, the model has %+v", name, j, *t)
@@ -376,11 +417,14 @@ func (m *model) compare(s *fsm.State) error {
 	}
 	for name, n := range m.nodes {
 		r, ok := s.Node(name)
-		if !ok || r.Region != n.region || r.Standby != n.standby || r.Weight != n.weight {
+		if !ok || r.Region != n.region || r.Standby != n.standby || r.Weight != n.weight || r.Lost != n.lost || r.Lease != n.lease {
 			return fmt.Errorf("node %s: %+v, the model has %+v", name, r, *n)
 		}
 	}
-	return nil
+	if got := s.Settings(); got.LongestLease != m.longest {
+		return fmt.Errorf("the longest lease is %d, the model has %d", got.LongestLease, m.longest)
+	}
+	return m.compareHandovers(s)
 }
 
 // Every answer and every placement of a long random log is what the plain
@@ -388,7 +432,7 @@ func (m *model) compare(s *fsm.State) error {
 // and a view that follows the events equals the projection.
 func TestRandomLogsAgainstTheModel(t *testing.T) {
 	codes := make(map[fsm.Code]int)
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		l, s, m, v := fsmtest.NewLog(seed), fsm.New(), newModel(), fsm.NewView()
 		for i := range 400 {
 			e := l.Next(s)
@@ -423,6 +467,7 @@ func TestRandomLogsAgainstTheModel(t *testing.T) {
 		fsm.CodeMemberUnknown, fsm.CodeTenantExists, fsm.CodeNodeInUse, fsm.CodeRegionMismatch, fsm.CodeNodeIsStandby,
 		fsm.CodePairConflict, fsm.CodeNoNode, fsm.CodeBusy, fsm.CodeStale, fsm.CodeKeyReused, fsm.CodeScope,
 		fsm.CodeNodeRefused, fsm.CodeDeleted, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
+		fsm.CodeNoCopy, fsm.CodeNodeUnleased, fsm.CodeNodeLost,
 	} {
 		if codes[code] == 0 {
 			t.Errorf("no entry was answered with %q: the logs are too tame", code)

@@ -92,8 +92,11 @@ func (l *Log) command(s *fsm.State) fsm.Command {
 	case n < 52:
 		return l.createTenant()
 	case n < 62:
-		if l.calm && !l.one(4) {
+		if l.calm && l.one(2) {
 			return l.createTenant()
+		}
+		if t := l.job(s).Tenant; t != "" && l.one(3) {
+			return &fsm.DeleteTenant{Name: t}
 		}
 		return &fsm.DeleteTenant{Name: l.tenant()}
 	case n < 85:

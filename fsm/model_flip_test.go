@@ -1,0 +1,243 @@
+package fsm_test
+
+import (
+	"maps"
+	"slices"
+
+	"domicile/fsm"
+)
+
+// modelHandover is a handover of a node's units that is under way.
+type modelHandover struct {
+	job     fsm.JobID
+	thaw    bool
+	targets map[fsm.TenantName]modelTarget
+}
+
+type modelTarget struct {
+	id fsm.UnitID
+	to fsm.NodeName
+}
+
+// successor gives the node that takes a unit over, or "".
+func (m *model) successor(name fsm.TenantName, silent []fsm.NodeName) fsm.NodeName {
+	t := m.tenants[name]
+	var target, best fsm.NodeName
+	if h := m.handovers[t.node]; t.moving {
+		target = h.targets[name].to
+	}
+	key := func(on fsm.NodeName) string {
+		k := []byte("0000")
+		if t.copies[on] != fsm.CopyInSync {
+			k[0] = '1'
+		}
+		if on != target {
+			k[1] = '1'
+		}
+		if main := m.mainOf(on); main != "" && main != t.node {
+			k[2] = '1'
+		}
+		k[3] += byte(m.zone(t.node, on))
+		return string(k) + string(on)
+	}
+	for on, state := range t.copies {
+		able := state == fsm.CopyInSync || state == fsm.CopyFormer && on == t.previous
+		if able && !m.nodes[on].lost && !slices.Contains(silent, on) && (best == "" || key(on) < key(best)) {
+			best = on
+		}
+	}
+	return best
+}
+
+func (m *model) failOver(c *fsm.FailOver) fsm.Code {
+	n := m.nodes[c.Node]
+	switch {
+	case n == nil:
+		return noNode(c.Node)
+	case c.Cause != fsm.CauseLapsed && c.Cause != fsm.CauseHand:
+		return fsm.CodeBadRequest
+	case c.Cause == fsm.CauseLapsed && n.lease != fsm.LeaseTaken:
+		return fsm.CodeNodeUnleased
+	case c.Cause == fsm.CauseHand && n.lease == fsm.LeaseTaken && !n.lost && m.auto > 0:
+		return fsm.CodeStale
+	}
+	flips := map[fsm.TenantName]fsm.NodeName{}
+	for name, t := range m.tenants {
+		if t.node != c.Node || t.step != 0 {
+			continue
+		}
+		for _, f := range slices.Backward(c.Choices) {
+			if f.Unit != fsm.UnitName(name) || f.ID != t.id || f.From != c.Node {
+				continue
+			}
+			state := t.copies[f.To]
+			if state == fsm.CopyInSync || state != 0 && f.To == t.previous || follows(state) && c.Cause == fsm.CauseHand {
+				flips[name] = f.To
+			}
+		}
+		if to := m.successor(name, nil); flips[name] == "" && to != "" {
+			flips[name] = to
+		}
+	}
+	if c.Cause == fsm.CauseHand && len(flips) == 0 {
+		return fsm.CodeNoCopy
+	}
+	m.flipAll(c.Node, flips, false)
+	n.lost = n.lost || c.Silent || c.Cause == fsm.CauseLapsed
+	return ""
+}
+
+// flipAll gives units to other nodes, ends or goes on with the handover of from,
+// and ends pairs whose standby has a primary now.
+func (m *model) flipAll(from fsm.NodeName, flips map[fsm.TenantName]fsm.NodeName, turn bool) {
+	for name, to := range flips {
+		t := m.tenants[name]
+		whole := t.copies[to] == fsm.CopyInSync || to == t.previous
+		for on, state := range t.copies {
+			if state == fsm.CopyJoining || state == fsm.CopyInSync && !whole {
+				t.copies[on] = fsm.CopySyncing
+			}
+		}
+		delete(t.copies, to)
+		t.copies[from] = fsm.CopyFormer
+		if t.previous == "" || t.previous == to || m.nodes[from].lease != fsm.LeaseTaken {
+			t.previous = from
+		}
+		t.node, t.epoch, t.moving = to, uint64(m.at), false
+	}
+	if h := m.handovers[from]; h != nil {
+		h.thaw = true
+		maps.DeleteFunc(h.targets, func(name fsm.TenantName, g modelTarget) bool {
+			t := m.tenants[name]
+			if gone := t == nil || t.id != g.id || t.node != from || t.step != 0; gone {
+				return true
+			}
+			t.moving = false
+			return false
+		})
+		if len(h.targets) == 0 {
+			delete(m.handovers, from)
+		}
+	}
+	for _, to := range flips {
+		if main := m.mainOf(to); main != "" {
+			m.nodes[main].standby = ""
+			if turn && main == from && m.primaries(from) == 0 {
+				m.nodes[to].standby = from
+			}
+		}
+	}
+}
+
+func (m *model) handover(id fsm.JobID) *modelHandover {
+	for _, h := range m.handovers {
+		if h.job == id {
+			return h
+		}
+	}
+	return nil
+}
+
+func (m *model) beginHandover(c *fsm.BeginHandover) fsm.Code {
+	n := m.nodes[c.Node]
+	switch {
+	case n == nil:
+		return noNode(c.Node)
+	case c.Cause < fsm.CauseHand || c.Cause > fsm.CauseBehind:
+		return fsm.CodeBadRequest
+	case n.lost:
+		return fsm.CodeNodeLost
+	case m.handovers[c.Node] != nil:
+		return fsm.CodeBusy
+	}
+	h := &modelHandover{job: fsm.JobID(m.at), targets: map[fsm.TenantName]modelTarget{}}
+	for name, t := range m.tenants {
+		asked := len(c.Units) == 0 || slices.Contains(c.Units, fsm.UnitRef{Unit: fsm.UnitName(name), ID: t.id})
+		if !asked || t.node != c.Node || t.step != 0 || t.previous != "" {
+			continue
+		}
+		if to := m.successor(name, c.Silent); to != "" {
+			h.targets[name] = modelTarget{t.id, to}
+		}
+	}
+	if len(h.targets) == 0 {
+		return fsm.CodeNoCopy
+	}
+	for name := range h.targets {
+		m.tenants[name].moving = true
+	}
+	m.handovers[c.Node] = h
+	return ""
+}
+
+func (m *model) endRelease(c *fsm.EndRelease) fsm.Code {
+	h := m.handover(c.ID)
+	if h == nil || h.thaw {
+		return fsm.CodeStale
+	}
+	flips := map[fsm.TenantName]fsm.NodeName{}
+	var from fsm.NodeName
+	for name, g := range h.targets {
+		from = m.tenants[name].node
+		if to := m.successor(name, nil); to != "" && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
+			flips[name] = to
+			if m.tenants[name].copies[g.to] == fsm.CopyInSync {
+				flips[name] = g.to // released to it, lost or not
+			}
+		}
+	}
+	for name, g := range h.targets {
+		if m.tenants[name].copies[g.to] == fsm.CopyInSync && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
+			flips[name] = g.to
+		}
+	}
+	m.flipAll(from, flips, true)
+	return ""
+}
+
+func (m *model) advanceHandover(h *modelHandover, c *fsm.AdvanceJob) fsm.Code {
+	step := fsm.StepRelease
+	if h.thaw {
+		step = fsm.StepThaw
+	}
+	switch {
+	case c.From != step:
+		return fsm.CodeStale
+	case !h.thaw || c.To != fsm.StepDone || c.Refusal != nil:
+		return fsm.CodeBadRequest
+	}
+	maps.DeleteFunc(m.handovers, func(_ fsm.NodeName, o *modelHandover) bool { return o == h })
+	return ""
+}
+
+func (m *model) deleteNode(c *fsm.DeleteNode) fsm.Code {
+	name := c.Name
+	switch {
+	case m.nodes[name] == nil:
+		return fsm.CodeNodeUnknown
+	case !c.Force && m.held(name) > 0:
+		return fsm.CodeNodeInUse
+	}
+	for of, t := range m.tenants {
+		going := t.step == fsm.StepUndo || t.step == fsm.StepRemove
+		if t.node == name && !going || t.moving && m.handovers[t.node].targets[of].to == name {
+			return fsm.CodeNodeInUse
+		}
+	}
+	for _, t := range m.tenants {
+		if delete(t.copies, name); t.node == name {
+			t.node = ""
+		}
+		if t.previous == name {
+			t.previous = t.node
+		}
+	}
+	delete(m.handovers, name)
+	delete(m.nodes, name)
+	for _, o := range m.nodes {
+		if o.standby == name {
+			o.standby = ""
+		}
+	}
+	return ""
+}
