@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"flag"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,11 +25,16 @@ import (
 // -golden, and never changed: every later version has to read them.
 var writeGolden = flag.Bool("golden", false, "write the golden files that are missing")
 
-const goldenVersion = "v1"
+// goldenLogs are the logs of each version.
+var goldenLogs = map[string]func() []fsm.Entry{
+	"v1": func() []fsm.Entry { return logOf(everyCommand()) },
+	"v2": func() []fsm.Entry { return logOf(commandsV2()) },
+}
 
 func ptr[T any](v T) *T { return &v }
 
-// everyCommand holds each command at least once, with every field set.
+// everyCommand holds each command of version 1 at least once, with every field
+// set.
 func everyCommand() []fsm.Command {
 	settings := fsm.Settings{
 		DefaultRegion: ptr(fsm.RegionName("eu")), Replicas: 1, AutoFailover: 3000, RepairAfter: 10_000, RemoveAfter: 10_001, ReplicationToken: "rt",
@@ -64,25 +72,40 @@ func everyCommand() []fsm.Command {
 	}
 }
 
-func goldenLog() []fsm.Entry {
+func goldenLog() []fsm.Entry { return append(goldenLogs["v1"](), goldenLogs["v2"]()...) }
+
+func logOf(commands []fsm.Command) []fsm.Entry {
 	var log []fsm.Entry
-	for i, c := range everyCommand() {
+	for i, c := range commands {
 		e := fsm.Entry{Revision: fsm.Revision(i + 1), Term: 4, At: 1_700_000_000_000 + fsm.Millis(i), Cmd: c}
 		if i%3 == 0 {
-			e.Decided, e.Key, e.Fingerprint = 4, "key-"+string(rune('a'+i)), "print"
+			e.Decided, e.Key, e.Fingerprint = 4, fmt.Sprintf("key-%c", 'a'+i), "print"
 		}
 		log = append(log, e)
 	}
 	return log
 }
 
-func TestEveryCommandIsInTheGoldenLog(t *testing.T) {
-	kinds := make(map[reflect.Type]bool)
-	for _, c := range everyCommand() {
-		kinds[reflect.TypeOf(c)] = true
+func TestEveryCommandIsInAGoldenLog(t *testing.T) {
+	kinds, effects := make(map[reflect.Type]bool), make(map[string]bool)
+	s := fsm.New()
+	for _, e := range logOf(commandsV2()) {
+		r, _ := s.Apply(e)
+		if refused := r.Refusal != nil; refused != (e.Revision == 41) {
+			t.Errorf("%d, %T: %v", e.Revision, e.Cmd, r.Refusal)
+		}
+		effects["flips"] = effects["flips"] || len(r.Flips) > 0
+		effects["left"] = effects["left"] || len(r.Left) > 0
+		effects["added"] = effects["added"] || len(r.Added) > 0
 	}
-	if len(kinds) != 14 {
-		t.Errorf("%d kinds of commands are in the golden log", len(kinds))
+	if len(effects) != 3 || slices.Contains(slices.Collect(maps.Values(effects)), false) {
+		t.Errorf("version 2: %v", effects)
+	}
+	for _, e := range goldenLog() {
+		kinds[reflect.TypeOf(e.Cmd)] = true
+	}
+	if len(kinds) != 24 {
+		t.Errorf("%d kinds of commands are in the golden logs", len(kinds))
 	}
 }
 
@@ -98,9 +121,9 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 	}
 }
 
-func golden(t *testing.T, name string, content func() []byte) []byte {
+func golden(t *testing.T, version, name string, content func() []byte) []byte {
 	t.Helper()
-	path := filepath.Join("testdata", goldenVersion, name)
+	path := filepath.Join("testdata", version, name)
 	b, err := os.ReadFile(path)
 	if os.IsNotExist(err) && *writeGolden {
 		b = content()
@@ -116,9 +139,15 @@ func golden(t *testing.T, name string, content func() []byte) []byte {
 }
 
 func TestGoldenFilesOfEveryVersion(t *testing.T) {
+	for version, log := range goldenLogs {
+		t.Run(version, func(t *testing.T) { testGolden(t, version, log()) })
+	}
+}
+
+func testGolden(t *testing.T, version string, entries []fsm.Entry) {
 	want := fsm.New()
 	var encoded []byte
-	for _, e := range goldenLog() {
+	for _, e := range entries {
 		want.Apply(e)
 		b, err := proto.EncodeEntry(e)
 		if err != nil {
@@ -128,7 +157,7 @@ func TestGoldenFilesOfEveryVersion(t *testing.T) {
 		encoded = binary.AppendUvarint(encoded, e.Term)
 		encoded = append(binary.AppendUvarint(encoded, uint64(len(b))), b...)
 	}
-	log := golden(t, "log", func() []byte { return encoded })
+	log := golden(t, version, "log", func() []byte { return encoded })
 	if !bytes.Equal(log, encoded) {
 		t.Error("entries are encoded in another way than they were")
 	}
@@ -141,15 +170,15 @@ func TestGoldenFilesOfEveryVersion(t *testing.T) {
 		}
 		replayed.Apply(e)
 	}
-	hash := golden(t, "state.sha256", func() []byte { return []byte(hexHash(t, want)) })
+	hash := golden(t, version, "state.sha256", func() []byte { return []byte(hexHash(t, want)) })
 	if got := hexHash(t, replayed); got != string(hash) {
 		t.Errorf("the log gives another state than it did: %s, was %s", got, hash)
 	}
-	snapshot := golden(t, "snapshot", func() []byte { return snapshotBytes(t, want) })
+	snapshot := golden(t, version, "snapshot", func() []byte { return snapshotBytes(t, want) })
 	if got := hexHash(t, readSnapshot(t, snapshot)); got != string(hash) {
 		t.Errorf("the snapshot holds another state than it did: %s, was %s", got, hash)
 	}
-	stream := golden(t, "stream", func() []byte { return streamBytes(t, want) })
+	stream := golden(t, version, "stream", func() []byte { return streamBytes(t, want) })
 	if v := follow(t, bytes.NewReader(stream)); !v.Equal(view(t, replayed)) {
 		t.Error("the stream holds another directory than it did")
 	}

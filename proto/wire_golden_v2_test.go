@@ -1,0 +1,63 @@
+package proto_test
+
+import "domicile/fsm"
+
+// commandsV2 holds each command that came with version 2, with every field set,
+// in a history in which each has an effect.
+func commandsV2() []fsm.Command {
+	put := func(n fsm.NodeName, zone fsm.ZoneName) fsm.Command {
+		return &fsm.PutNode{Name: n, Addr: ptr("127.0.0.1:8081"), Token: ptr("secret"), Region: ptr(fsm.RegionName("eu")), Zone: &zone}
+	}
+	ref := func(u fsm.UnitName, id fsm.UnitID) fsm.UnitRef { return fsm.UnitRef{Unit: u, ID: id} }
+	change := func(u fsm.UnitRef, epoch uint64, n fsm.NodeName, from, to fsm.CopyState) fsm.CopyChange {
+		return fsm.CopyChange{UnitRef: u, Epoch: epoch, Node: n, From: from, To: to}
+	}
+	acme, hooli, initech := ref("acme", 10), ref("hooli", 12), ref("initech", 14)
+	on := func(n fsm.NodeName) *fsm.NodeName { return &n }
+	return []fsm.Command{
+		1 - 1: &fsm.PutMember{Member: fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: 2}},
+		2 - 1: &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c0ffee", History: 1}, Settings: fsm.Settings{Replicas: 1, AutoFailover: 3000, LongestLease: 5000}},
+		3 - 1: put("n1", "a"), 4 - 1: put("n2", "b"), 5 - 1: put("n3", "c"), 6 - 1: put("n4", "d"),
+		7 - 1:  &fsm.SetNodeLease{Node: "n1", Lease: fsm.LeaseTaken},
+		8 - 1:  &fsm.SetNodeLease{Node: "n4", Lease: fsm.LeaseNone},
+		9 - 1:  &fsm.PutNode{Name: "n3", Standby: ptr(fsm.NodeName("n4"))},
+		10 - 1: &fsm.CreateTenant{Name: "acme", Node: on("n1")},
+		11 - 1: &fsm.AdvanceJob{ID: 10, From: fsm.StepMake, To: fsm.StepDone},
+		12 - 1: &fsm.CreateTenant{Name: "hooli", Node: on("n3")},
+		13 - 1: &fsm.AdvanceJob{ID: 12, From: fsm.StepMake, To: fsm.StepDone},
+		14 - 1: &fsm.CreateTenant{Name: "initech", Node: on("n1"), Silent: []fsm.NodeName{"n2"}},
+		15 - 1: &fsm.AdvanceJob{ID: 14, From: fsm.StepMake, To: fsm.StepDone},
+		16 - 1: &fsm.ChangeCopies{Changes: []fsm.CopyChange{
+			change(acme, 1, "n2", fsm.CopySyncing, fsm.CopyJoining), change(hooli, 1, "n4", fsm.CopySyncing, fsm.CopyJoining),
+			change(initech, 1, "n3", fsm.CopySyncing, fsm.CopyJoining),
+		}},
+		17 - 1: &fsm.ChangeCopies{Changes: []fsm.CopyChange{
+			change(acme, 1, "n2", fsm.CopyJoining, fsm.CopyInSync), change(hooli, 1, "n4", fsm.CopyJoining, fsm.CopyInSync),
+			change(initech, 1, "n3", fsm.CopyJoining, fsm.CopyInSync),
+		}},
+		18 - 1: &fsm.SettleLease{LongestLease: 3000},
+		19 - 1: &fsm.FailOver{Node: "n1", Cause: fsm.CauseLapsed, Silent: true, Choices: []fsm.Flip{{UnitRef: acme, From: "n1", To: "n2"}}},
+		20 - 1: &fsm.ConfirmPromotion{Node: "n2", Epoch: 19, Units: []fsm.UnitRef{acme}},
+		21 - 1: &fsm.NodeBack{Node: "n1"},
+		22 - 1: &fsm.AddCopies{Units: []fsm.CopyWanted{{UnitRef: acme, Node: "n1"}, {UnitRef: initech}}, Silent: []fsm.NodeName{"n9"}},
+		23 - 1: &fsm.BeginHandover{Node: "n3", Cause: fsm.CauseStopped, Units: []fsm.UnitRef{hooli}, Silent: []fsm.NodeName{"n1"}},
+		24 - 1: &fsm.EndRelease{ID: 23, Released: []fsm.UnitRef{hooli}},
+		25 - 1: &fsm.ConfirmPromotion{Node: "n3", Epoch: 19, Units: []fsm.UnitRef{initech}},
+		26 - 1: &fsm.AddCopies{Units: []fsm.CopyWanted{{UnitRef: initech}}},
+		27 - 1: &fsm.ChangeCopies{Changes: []fsm.CopyChange{change(acme, 19, "n1", fsm.CopySyncing, fsm.CopyJoining)}},
+		28 - 1: &fsm.ChangeCopies{Changes: []fsm.CopyChange{change(acme, 19, "n1", fsm.CopyJoining, fsm.CopyInSync)}},
+		29 - 1: &fsm.SetSettings{Settings: fsm.Settings{AutoFailover: 1000, LongestLease: 4000}},
+		30 - 1: &fsm.ChangeCopies{Changes: []fsm.CopyChange{change(acme, 19, "n1", fsm.CopyInSync, fsm.CopyLeaving)}},
+		31 - 1: &fsm.DropCopies{Copies: []fsm.CopyRef{{UnitRef: acme, Node: "n1"}}},
+		32 - 1: &fsm.SetSettings{Settings: fsm.Settings{Replicas: 2, AutoFailover: 1000}},
+		33 - 1: &fsm.FailOver{Node: "n4", Cause: fsm.CauseHand, Choices: []fsm.Flip{{UnitRef: hooli, From: "n4", To: "n3"}}},
+		34 - 1: &fsm.CreateTenant{Name: "umbrella", Node: on("n2")},
+		35 - 1: &fsm.DeleteTenant{Name: "umbrella"},
+		36 - 1: &fsm.DeleteNode{Name: "n1", Force: true},
+		37 - 1: &fsm.CreateTenant{Name: "stark", Node: on("n2")},
+		38 - 1: &fsm.AdvanceJob{ID: 37, From: fsm.StepMake, To: fsm.StepDone},
+		39 - 1: &fsm.SetNodeLease{Node: "n2", Lease: fsm.LeaseTaken},
+		40 - 1: &fsm.FailOver{Node: "n2", Cause: fsm.CauseLapsed},
+		41 - 1: &fsm.BeginHandover{Node: "n9", Cause: fsm.CauseHand},
+	}
+}
