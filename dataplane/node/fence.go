@@ -59,7 +59,7 @@ func (f *fence) mayWrite(rec *store.Record) error {
 		return nil
 	}
 	switch err := f.lease.MayWrite(rec.Name, rec.ID); {
-	case err == nil && f.compared(rec.Name):
+	case err == nil && f.records.compared(rec.Name, f.compared):
 		return nil
 	case err == nil:
 		return httpserve.Errorf(503, "no_lease", "this node has started and has not compared unit %s with its copies yet: one of them is not reached, or has what this node lacks; try again", rec.Name)
@@ -90,7 +90,7 @@ func (f *fence) committed(u *store.Unit) error {
 // or has not compared itself with the copies, which may have more.
 func (f *fence) stale(rec *store.Record) bool {
 	return f.lease != nil && rec.State != store.Following &&
-		(f.lease.MayWrite(rec.Name, rec.ID) != nil || !f.compared(rec.Name))
+		(f.lease.MayWrite(rec.Name, rec.ID) != nil || !f.records.compared(rec.Name, f.compared))
 }
 
 // misdirected is 421: sent to the wrong node, without effect. destination is
