@@ -150,7 +150,7 @@ func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
 		if s, ok := k.Node(n.Name); ok {
 			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed,
 				Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind,
-				Uncompared: s.Report.Uncompared, Following: s.Following}
+				Uncompared: s.Report.Uncompared, Missing: s.Missing, Following: s.Following}
 		}
 	}
 	return news

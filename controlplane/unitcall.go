@@ -54,7 +54,7 @@ func (c *nodeCall) done(ok map[fsm.UnitName]bool, failed []proto.FailedUnit) loo
 	}
 	for _, f := range failed {
 		if _, asked := a.Failed[f.Tenant]; asked {
-			a.Failed[f.Tenant] = loops.Failure{Why: f.Why, Left: fsm.Millis(max(f.LeftMS, 0))}
+			a.Failed[f.Tenant] = loops.Failure{Why: f.Why, Left: fsm.Millis(max(f.LeftMS, 0)), Absent: f.Code == fsm.CodeTenantUnknown}
 		}
 	}
 	return a

@@ -187,7 +187,8 @@ func (p *planner) release(j *fsm.Job) {
 	case t.last.Outcome == Done:
 		var released []fsm.UnitRef
 		for _, target := range j.Targets {
-			if _, failed := t.last.Failed[target.Unit]; !failed {
+			// What the node does not hold it cannot write either.
+			if f, failed := t.last.Failed[target.Unit]; !failed || f.Absent {
 				released = append(released, fsm.UnitRef{Unit: target.Unit, ID: target.ID})
 			}
 		}

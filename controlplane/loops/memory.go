@@ -46,8 +46,9 @@ type Answer struct {
 
 // Failure says why a call was not done for a unit.
 type Failure struct {
-	Why  string
-	Left fsm.Millis // time after which it can be done: a promise runs out then; or 0
+	Why    string
+	Left   fsm.Millis // time after which it can be done: a promise runs out then; or 0
+	Absent bool       // the node does not hold the unit
 }
 
 // Held is a unit that a node holds.

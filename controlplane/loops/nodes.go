@@ -32,6 +32,9 @@ type NodeNews struct {
 	// Uncompared are units that the node has not compared with their copies since
 	// its start: that one is not in Lagging says nothing then.
 	Uncompared []fsm.UnitName
+	// Missing are units of the list that the node does not hold: its folder was
+	// lost. What it reports of their copies says nothing of them.
+	Missing []fsm.UnitName
 	// Following, of a node that takes no lease, are the copies that follow it.
 	Following map[fsm.UnitName][]string
 }
@@ -126,8 +129,11 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	p.lookAt(n, k)
 	if news.Stopping {
 		p.handOver(n, fsm.CauseStopped, func(u *fsm.Placed) bool { return true })
-	} else if len(news.Behind) > 0 {
-		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool { _, ok := news.Behind[u.Unit]; return ok })
+	} else if len(news.Behind)+len(news.Missing) > 0 {
+		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool {
+			_, behind := news.Behind[u.Unit]
+			return behind || slices.Contains(news.Missing, u.Unit)
+		})
 	}
 }
 

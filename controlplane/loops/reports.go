@@ -91,7 +91,7 @@ func (r *reporting) counts(u *fsm.Placed, c fsm.Copy, named fsm.Revision) bool {
 
 // caughtUp takes copies of a unit one state on that lack nothing.
 func (r *reporting) caughtUp(u *fsm.Placed, named fsm.Revision) {
-	if u.State != fsm.UnitActive || !u.Promoted() || slices.Contains(r.news.Uncompared, u.Unit) {
+	if u.State != fsm.UnitActive || !u.Promoted() || slices.Contains(r.news.Uncompared, u.Unit) || slices.Contains(r.news.Missing, u.Unit) {
 		return
 	}
 	for _, c := range u.Copies {
@@ -109,7 +109,7 @@ const joinGrace fsm.Millis = 150
 
 // fellBehind takes copies that counted, and lack something, back to syncing.
 func (r *reporting) fellBehind(u *fsm.Placed) {
-	if u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
+	if u.State != fsm.UnitActive && u.State != fsm.UnitMoving || slices.Contains(r.news.Missing, u.Unit) {
 		return
 	}
 	for _, c := range u.Copies {
