@@ -21,11 +21,15 @@ const largeNodes = 100
 // by a snapshot, as a group that serves reads takes one.
 func BenchmarkApply(b *testing.B) {
 	for _, placed := range []struct {
-		name string
-		by   bool
-	}{{"NodeGiven", true}, {"NodeChosen", false}} {
+		name            string
+		by              bool
+		nodes, replicas int
+	}{
+		{"NodeGiven", true, largeNodes, 0}, {"NodeChosen", false, largeNodes, 0}, {"Replicated", true, largeNodes, 1},
+		{"ReplicatedFewNodes", false, 12, 1}, {"ReplicatedThousandNodes", false, 1000, 1},
+	} {
 		b.Run(placed.name, func(b *testing.B) {
-			s := fsmtest.Large(largeNodes, *large)
+			s := fsmtest.LargeReplicated(placed.nodes, *large, placed.replicas)
 			node := fsm.NodeName("node-0007")
 			names := make([]fsm.TenantName, b.N)
 			for i := range names {
@@ -63,6 +67,54 @@ func BenchmarkApply(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commands/s")
 			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 		})
+	}
+}
+
+// BenchmarkFailOver flips all of a node's units, of which each has an in-sync
+// copy, in one entry: an operation is one unit.
+func BenchmarkFailOver(b *testing.B) {
+	s := fsmtest.LargeReplicated(largeNodes, *large, 1)
+	at, rev := fsm.NodeName("node-0000"), s.Revision()
+	apply := func(c fsm.Command) fsm.Result {
+		rev++
+		r, _ := s.Apply(fsm.Entry{Revision: rev, Term: 1, At: 1_700_000_000_000, Cmd: c})
+		if r.Refusal != nil {
+			b.Fatal(r.Refusal)
+		}
+		return r
+	}
+	apply(&fsm.SetNodeLease{Node: at, Lease: fsm.LeaseTaken})
+	for _, step := range [][2]fsm.CopyState{{fsm.CopySyncing, fsm.CopyJoining}, {fsm.CopyJoining, fsm.CopyInSync}} {
+		all := &fsm.ChangeCopies{}
+		for p := range s.HeldBy(at) {
+			if p.Node == at {
+				all.Changes = append(all.Changes, fsm.CopyChange{
+					UnitRef: fsm.UnitRef{Unit: p.Unit, ID: p.ID}, Epoch: p.Epoch, Node: p.Copies[0].Node, From: step[0], To: step[1],
+				})
+			}
+		}
+		apply(all)
+	}
+	flips := 0
+	s.Snapshot()
+	b.ResetTimer()
+	for range b.N {
+		flips += len(apply(&fsm.FailOver{Node: at, Cause: fsm.CauseLapsed}).Flips)
+	}
+	if flips == 0 {
+		b.Fatal("nothing flipped")
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(flips), "ns/unit")
+}
+
+// BenchmarkSetReplicas asks every unit of a million for another copy.
+func BenchmarkSetReplicas(b *testing.B) {
+	s := fsmtest.LargeReplicated(largeNodes, *large, 0)
+	rev := s.Revision()
+	b.ResetTimer()
+	for i := range b.N {
+		rev++
+		s.Apply(fsm.Entry{Revision: rev, Term: 1, At: 1_700_000_000_000, Cmd: &fsm.SetSettings{Settings: fsm.Settings{Replicas: uint32(1 - i%2)}}})
 	}
 }
 
