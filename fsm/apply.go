@@ -57,6 +57,9 @@ func (s *State) Apply(e Entry) (Result, []Event) {
 	}
 	c := change{State: s, at: e.Revision}
 	r := c.run(&e)
+	if c.recountAt != "" {
+		c.recountSome()
+	}
 	if e.Key != "" {
 		s.remember(&e, r)
 	}

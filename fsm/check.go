@@ -45,6 +45,9 @@ func checkGroup(s *State) error {
 	if r := s.settings.check(); r != nil {
 		return r
 	}
+	if s.recountAt != "" && !ValidName(string(s.recountAt)) {
+		return fmt.Errorf("a count stands at %q", s.recountAt)
+	}
 	if s.level >= levelCopies && s.settings.LongestLease < s.settings.AutoFailover {
 		return fmt.Errorf("leases of %d ms, the longest of %d ms", s.settings.AutoFailover, s.settings.LongestLease)
 	}

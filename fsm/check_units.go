@@ -34,7 +34,7 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 		return err
 	}
 	lacks := s.level >= levelCopies && p.kept() && s.lacks(p)
-	if (p.Lacks != 0) != lacks || p.Lacks > max(s.now, 1) || p.Lacks < 0 {
+	if s.counted(p) && (p.Lacks != 0) != lacks || p.Lacks > max(s.now, 1) || p.Lacks < 0 {
 		return fmt.Errorf("it lacks copies since %d, %v", p.Lacks, lacks)
 	}
 	return checkWork(s, tenant, p)

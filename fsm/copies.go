@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 func plural(n uint64, what string) string {
@@ -136,19 +137,44 @@ func (c *change) recount(nodes ...NodeName) {
 	}
 }
 
-// recountAll does so for every unit: it takes some two seconds for a million,
-// where all of them change. It is asked for by the two entries that can change
-// all: another number of replicas, and the level that counts copies.
-func (c *change) recountAll() {
+// recountedAtOnce is how many tenants one entry recounts at most: some 40 ms.
+const recountedAtOnce = 10_000
+
+// firstName is before or at every name.
+const firstName TenantName = "-"
+
+// recountAll begins to do so for every unit, after what all of them are counted
+// by has changed: the number of replicas, or the level that counts copies. Of a
+// large directory each entry does a part, so that none holds the others up.
+func (c *change) recountAll() { c.recountAt = firstName }
+
+// recountSome does the next part of what recountAll began.
+func (c *change) recountSome() {
 	var changed []*Placed
-	for p := range c.allUnits() {
-		if now := c.count(p); now != p {
-			changed = append(changed, now)
+	next, done := TenantName(""), 0
+	c.tenants.Ascend(c.recountAt, func(name TenantName, _ *tenancy) bool {
+		if done == recountedAtOnce {
+			next = name
+			return false
 		}
-	}
+		done++
+		for p := range c.TenantUnits(name) {
+			if now := c.count(p); now != p {
+				changed = append(changed, now)
+			}
+		}
+		return true
+	})
 	for _, p := range changed {
 		c.putUnit(p)
 	}
+	c.recountAt = next
+}
+
+// counted reports whether a unit's Lacks is by the present settings.
+func (s *State) counted(p *Placed) bool {
+	t, _, _ := p.Unit.Split()
+	return s.recountAt == "" || t < s.recountAt
 }
 
 // BetterCopy tells, for a unit that has all copies that it is to have and no
@@ -253,20 +279,22 @@ func (s *State) Unreplicated(p *Placed) string {
 	if home.node.Standby != "" {
 		return "standby " + string(home.node.Standby) + " of node " + string(p.Node) + " was failed over and has not answered since"
 	}
-	closed := ""
+	var closed []string
 	w := want{role: RoleReplica, home: home, unit: p}
 	for _, v := range s.explain(&w) {
-		if n, _ := s.Node(v.Node); n.Region == home.node.Region && v.Node != p.Node {
-			if closed != "" {
-				closed += "; "
-			}
-			closed += "node " + string(v.Node) + ": " + v.Why
+		if n, _ := s.Node(v.Node); n.Region != home.node.Region || v.Node == p.Node {
+			continue
 		}
+		if len(closed) == maxNamed {
+			closed = append(closed, "and so on")
+			break
+		}
+		closed = append(closed, "node "+string(v.Node)+": "+v.Why)
 	}
-	if closed == "" {
+	if closed == nil {
 		return "no other node is in region " + regionText(home.node.Region)
 	}
-	return clip("no node of region " + regionText(home.node.Region) + " may hold a copy: " + closed)
+	return "no node of region " + regionText(home.node.Region) + " may hold a copy: " + strings.Join(closed, "; ")
 }
 
 func (p *Placed) ref() UnitRef { return UnitRef{p.Unit, p.ID} }

@@ -204,7 +204,8 @@ type Placed struct {
 	// Lacks is since when an active or moving unit has had fewer copies than are
 	// asked for, not counting those that are on a lost node or where its pair
 	// does not have them; 0: it has them (C6). Whether a copy is badly placed
-	// otherwise is BetterCopy's to say.
+	// otherwise is BetterCopy's to say. After Settings.Replicas has changed it
+	// follows tenant by tenant, with the next entries.
 	Lacks Millis
 }
 

@@ -18,11 +18,14 @@ type Meta struct {
 	Level    uint32
 	Scope    Scope
 	Settings Settings
+	// RecountAt is the tenant from which on Placed.Lacks is still to be brought
+	// up to date after the settings have changed, or "".
+	RecountAt TenantName
 }
 
 // Meta gives what s holds beside its records.
 func (s *State) Meta() Meta {
-	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings}
+	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt}
 }
 
 // BucketUnits yields, by name, the units of tenants that have buckets.
@@ -74,7 +77,7 @@ func NewBuilder(m Meta) (*Builder, error) {
 		return nil, fmt.Errorf("the directory is of command version %d and this binary knows %d: start a newer one", m.Level, Version)
 	}
 	s := New()
-	s.revision, s.now, s.level, s.scope, s.settings = m.Revision, m.Now, m.Level, m.Scope, m.Settings
+	s.revision, s.now, s.level, s.scope, s.settings, s.recountAt = m.Revision, m.Now, m.Level, m.Scope, m.Settings, m.RecountAt
 	return &Builder{s}, nil
 }
 

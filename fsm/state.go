@@ -24,6 +24,9 @@ type State struct {
 	level    uint32
 	scope    Scope
 	settings Settings
+	// recountAt is the tenant from which on Lacks is still to be brought up to
+	// date after the settings have changed, or "".
+	recountAt TenantName
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]

@@ -86,6 +86,7 @@ func (sr *snapshotReader) header(payload []byte) error {
 	b, err := fsm.NewBuilder(fsm.Meta{
 		Revision: fsm.Revision(h.Revision), Now: fsm.Millis(h.Now), Level: h.Level,
 		Scope: toScope(h.Scope), Settings: toSettings(h.Settings),
+		RecountAt: fsm.TenantName(h.RecountAt),
 	})
 	sr.b = b
 	return err

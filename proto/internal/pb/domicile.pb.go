@@ -3449,6 +3449,7 @@ type SnapshotHeader struct {
 	Scope         *Scope                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	Settings      *Settings              `protobuf:"bytes,6,opt,name=settings,proto3" json:"settings,omitempty"`
 	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
+	RecountAt     string                 `protobuf:"bytes,8,opt,name=recount_at,json=recountAt,proto3" json:"recount_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3530,6 +3531,13 @@ func (x *SnapshotHeader) GetRecords() uint64 {
 		return x.Records
 	}
 	return 0
+}
+
+func (x *SnapshotHeader) GetRecountAt() string {
+	if x != nil {
+		return x.RecountAt
+	}
+	return ""
 }
 
 // Records of a snapshot, in the order of these fields and each by its key;
@@ -4847,7 +4855,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12+\n" +
 	"\x06result\x18\x05 \x01(\v2\x13.domicile.v1.ResultR\x06result\x12\x10\n" +
-	"\x03job\x18\x06 \x01(\x04R\x03job\"\xe3\x01\n" +
+	"\x03job\x18\x06 \x01(\x04R\x03job\"\x82\x02\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1a\n" +
@@ -4855,7 +4863,9 @@ const file_domicile_proto_rawDesc = "" +
 	"\x03now\x18\x04 \x01(\x03R\x03now\x12(\n" +
 	"\x05scope\x18\x05 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
 	"\bsettings\x18\x06 \x01(\v2\x15.domicile.v1.SettingsR\bsettings\x12\x18\n" +
-	"\arecords\x18\a \x01(\x04R\arecords\"\xc2\x02\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\x12\x1d\n" +
+	"\n" +
+	"recount_at\x18\b \x01(\tR\trecountAt\"\xc2\x02\n" +
 	"\aRecords\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.domicile.v1.MemberR\amembers\x12-\n" +
 	"\aregions\x18\x02 \x03(\v2\x13.domicile.v1.RegionR\aregions\x12'\n" +
