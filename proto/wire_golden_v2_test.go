@@ -17,7 +17,7 @@ func commandsV2() []fsm.Command {
 	return []fsm.Command{
 		/* 1 */ &fsm.PutMember{Member: fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: 2}},
 		/* 2 */ &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c0ffee", History: 1}, Settings: fsm.Settings{Replicas: 1, AutoFailover: 3000, LongestLease: 5000}},
-		/* 3 */ put("n1", "a"), /* 4 */ put("n2", "b"), /* 5 */ put("n3", "c"), /* 6 */ put("n4", "d"),
+		/* 3 */ put("n1", "a") /* 4 */, put("n2", "b") /* 5 */, put("n3", "c") /* 6 */, put("n4", "d"),
 		/* 7 */ &fsm.SetNodeLease{Node: "n1", Lease: fsm.LeaseTaken},
 		/* 8 */ &fsm.SetNodeLease{Node: "n4", Lease: fsm.LeaseNone},
 		/* 9 */ &fsm.PutNode{Name: "n3", Standby: ptr(fsm.NodeName("n4"))},
