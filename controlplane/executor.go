@@ -193,6 +193,10 @@ func (s *shift) ended(c called) {
 	node := c.action.Target.Node
 	switch c.answer.Outcome {
 	case loops.Done, loops.Absent:
+		if c.answer.Aside != "" {
+			unit := fsm.UnitRef{Unit: c.action.Target.Unit, ID: c.action.Target.ID}
+			s.tell(s.group.State(), []loops.Finding{{Kind: loops.FoundLost, Node: node, Unit: unit, Files: []string{c.answer.Aside}}})
+		}
 		for unit, f := range c.answer.Failed {
 			s.logger.Debug("a node did not do a step for a unit", "node", node, "unit", unit, "step", c.action.Verb.String(), "err", f.Why)
 		}

@@ -62,7 +62,7 @@ func (c *nodeCall) do(ctx context.Context) loops.Answer {
 		return c.make(ctx)
 	case loops.RunSchema:
 		return c.runSchema(ctx)
-	case loops.RemoveUnit:
+	case loops.RemoveUnit, loops.RemoveCopy:
 		return c.remove(ctx)
 	case loops.RemakeAndRunSchema:
 		if a := c.remove(ctx); a.Outcome != loops.Done && a.Outcome != loops.Absent {
@@ -126,13 +126,16 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 	header := http.Header{}
 	header.Set(proto.HeaderHolder, c.holder.String())
 	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.action.Target.ID), 10))
+	if c.action.Verb == loops.RemoveCopy {
+		header.Set(proto.HeaderRemoval, proto.RemovalCopy)
+	}
 	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.action.Target.Unit), header, nil)
 	if err == nil {
 		// Only a node's own word ends a job: what listens at its address may be
 		// something else for a while, and has a 404 for everything.
 		switch code, node := errorOf(reply); {
 		case reply.status == http.StatusNoContent:
-			return loops.Answer{Outcome: loops.Done}
+			return loops.Answer{Outcome: loops.Done, Aside: reply.header.Get(proto.HeaderAside)}
 		case reply.status == http.StatusNotFound && node && code != proto.CodeUnknownRoute,
 			reply.status == http.StatusConflict && (code == nodeCodeUnitExists || code == nodeCodeWrongID):
 			return loops.Answer{Outcome: loops.Absent}

@@ -73,6 +73,7 @@ func newNodeClient(transport *http.Transport) *nodeClient {
 // nodeReply is what a node answered.
 type nodeReply struct {
 	status int
+	header http.Header
 	body   []byte
 }
 
@@ -122,7 +123,7 @@ func (c *nodeClient) call(ctx context.Context, method string, n nodeAt, path str
 	if err != nil {
 		return nodeReply{}, err
 	}
-	return nodeReply{status: resp.StatusCode, body: answer}, nil
+	return nodeReply{status: resp.StatusCode, header: resp.Header, body: answer}, nil
 }
 
 // nodeAt says where a node is and what it is asked with.

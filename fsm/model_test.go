@@ -466,7 +466,7 @@ func TestRandomLogsAgainstTheModel(t *testing.T) {
 		"", fsm.CodeBadRequest, fsm.CodeNodeUnknown, fsm.CodeTenantUnknown, fsm.CodeRegionUnknown, fsm.CodeStandbyUnknown,
 		fsm.CodeMemberUnknown, fsm.CodeTenantExists, fsm.CodeNodeInUse, fsm.CodeRegionMismatch, fsm.CodeNodeIsStandby,
 		fsm.CodePairConflict, fsm.CodeNoNode, fsm.CodeBusy, fsm.CodeStale, fsm.CodeKeyReused, fsm.CodeScope,
-		fsm.CodeNodeRefused, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
+		fsm.CodeNodeRefused, fsm.CodeDeleted, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
 		fsm.CodeNoCopy, fsm.CodeNodeUnleased, fsm.CodeNodeLost,
 	} {
 		if codes[code] == 0 {

@@ -15,6 +15,13 @@ const (
 	HeaderHolder = "Domicile-Holder"
 	// HeaderUnitID carries the id of the unit that a DELETE is about.
 	HeaderUnitID = "Domicile-Unit-Id"
+	// HeaderRemoval, with the value RemovalCopy, says of a DELETE that the unit
+	// lives on at another node: the one that is asked refuses where it may write
+	// the unit, and keeps aside what it holds of a branch of its own (L7). Its
+	// answer names that file in HeaderAside.
+	HeaderRemoval = "Domicile-Removal"
+	RemovalCopy   = "copy"
+	HeaderAside   = "Domicile-Aside"
 )
 
 // Holder names who makes a changing call to a node. Holders of one authority

@@ -123,7 +123,7 @@ func (p *planner) removeLeft(u *fsm.Placed) {
 			p.later(u, due)
 		case t.failures > 0 && p.now < t.retryAt:
 			p.later(u, t.retryAt)
-		case !p.call(Action{Call: call, Verb: RemoveUnit}, true):
+		case !p.call(Action{Call: call, Verb: RemoveCopy}, true):
 			m.park(c.Node, u.Unit)
 		}
 	}

@@ -191,7 +191,7 @@ func (s *copySim) serve(f flight) Answer {
 			return refused
 		}
 		n.units[f.Target.Unit] = simUnit{id: f.Target.ID}
-	case RemoveUnit:
+	case RemoveUnit, RemoveCopy:
 		if n.units[f.Target.Unit].id != f.Target.ID {
 			return absent
 		}

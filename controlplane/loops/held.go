@@ -127,7 +127,11 @@ func (p *planner) removeStrange(n *fsm.Node, l *look) {
 		case t.failures > 0 && p.now < t.retryAt:
 			p.nodesAt(t.retryAt)
 		default:
-			if !p.call(Action{Call: call, Verb: RemoveUnit}, true) {
+			verb := RemoveUnit
+			if u, ok := p.s.Placed(r.Unit); ok && u.ID == r.ID && u.State != fsm.UnitDeleting {
+				verb = RemoveCopy
+			}
+			if !p.call(Action{Call: call, Verb: verb}, true) {
 				p.nodesAt(p.now + ProposeAgain)
 				return
 			}

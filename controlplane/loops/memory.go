@@ -42,6 +42,8 @@ type Answer struct {
 	// done for; Held is what LookAtUnits found.
 	Failed map[fsm.UnitName]Failure
 	Held   []Held
+	// Aside names the file that the node keeps of what RemoveCopy removed, or is "".
+	Aside string
 }
 
 // Failure says why a call was not done for a unit.

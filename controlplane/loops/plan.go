@@ -57,6 +57,9 @@ const (
 	// take those back that it did not give up.
 	HandOverUnits Verb = 7
 	ThawUnits     Verb = 8
+	// RemoveCopy removes a unit that lives on elsewhere: what the node holds of a
+	// branch of its own it keeps aside (L7).
+	RemoveCopy Verb = 10
 	// LookAtUnits asks what the node holds.
 	LookAtUnits Verb = 9
 )
@@ -67,7 +70,7 @@ func (v Verb) String() string {
 		return "make"
 	case RunSchema, RemakeAndRunSchema:
 		return "schema"
-	case RemoveUnit:
+	case RemoveUnit, RemoveCopy:
 		return "remove"
 	case FollowUnits:
 		return "follow"

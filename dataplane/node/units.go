@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -82,7 +83,16 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	if id != 0 && id != rec.ID {
 		return r.wrongID(unit)
 	}
+	copied := string(r.ctx.Request.Header.Peek(proto.HeaderRemoval)) == proto.RemovalCopy
+	if copied && rec.State == store.Active && r.s.fence.lease != nil && r.s.fence.lease.MayWrite(unit, rec.ID) == nil {
+		return httpserve.Errorf(409, codeWrongState, "unit %s is written here under a lease that names it: it is no copy to be removed", unit)
+	}
 	r.s.streams.EndUnit(streamKey(&rec))
+	if copied {
+		if err := r.s.keepAside(ctx, &rec, r.ctx.Response.Header.Set); err != nil {
+			return err
+		}
+	}
 	r.s.replica.Unfollow(unit)
 	err = r.s.store.Delete(ctx, unit, rec.ID)
 	r.s.fence.records.forget(unit)
@@ -95,6 +105,34 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	r.s.streams.EndUnit(streamKey(&rec))
 	r.s.log.Info("unit deleted", "unit", unit)
 	r.ctx.Response.SetStatusCode(204)
+	return nil
+}
+
+// keepAside keeps what the node holds of a unit that was its own to write, that it
+// neither released nor follows, and that is removed because it lives on elsewhere:
+// nobody has compared the two, and what only this node has must not go unseen (L7).
+func (s *Server) keepAside(ctx context.Context, rec *store.Record, header func(name, value string)) error {
+	if rec.State != store.Active && rec.State != store.Pinned && rec.State != store.Sending {
+		return nil
+	}
+	if p, err := s.store.Position(ctx, rec.Name); err == nil && p.Seq == 0 {
+		return nil
+	}
+	u, release, err := s.store.Acquire(ctx, rec.Name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := u.Freeze(ctx, maxFreeze); err != nil { // nothing is written behind what is kept
+		return err
+	}
+	path, m, err := s.store.SetAside(ctx, rec.Name)
+	if err != nil {
+		u.Thaw()
+		return err
+	}
+	s.log.Warn("unit removed, its branch is kept aside", "unit", rec.Name, "position", m.Position.String(), "file", path)
+	header(proto.HeaderAside, filepath.Base(path))
 	return nil
 }
 
