@@ -150,9 +150,6 @@ func TestFaultsL10ControlPlaneKilledUnderLoad(t *testing.T) {
 // TestFaultsL11CleanStopUnderLoad: SIGTERM of a node hands its units over, and
 // fails no request; started again it gets copies again.
 func TestFaultsL11CleanStopUnderLoad(t *testing.T) {
-	if os.Getenv("DOMICILE_FAULT_TIME") == "" {
-		t.Skip("make test-fault runs it: a stop can still cut a request off")
-	}
 	c := faultCluster(t, 3, faultLease)
 	names := tenantNames("s", 6)
 	createReplicated(t, c, "n1", names...)

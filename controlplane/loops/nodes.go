@@ -128,6 +128,7 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	p.report(n, news)
 	p.lookAt(n, k)
 	if news.Stopping {
+		p.takeOut(n)
 		p.handOver(n, fsm.CauseStopped, func(u *fsm.Placed) bool { return true })
 	} else if len(news.Behind)+len(news.Missing) > 0 {
 		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool {
@@ -291,13 +292,30 @@ func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, which func(*fsm.Pla
 	}
 }
 
-// isSilent reports whether a node did not answer of late.
+// isSilent reports whether a node did not answer of late, or is about to stop:
+// nothing is placed there, or given to it.
 func (p *planner) isSilent(name fsm.NodeName) bool {
-	if news := p.news.Nodes[name]; news != nil && (news.Silent || news.Lapsed) {
+	if news := p.news.Nodes[name]; news != nil && (news.Silent || news.Lapsed || news.Stopping) {
 		return true
 	}
 	l, ok := p.m.links[name]
 	return ok && l.failures > 0
+}
+
+// takeOut has a node that stops count as nobody's copy: no write waits for it once
+// it is gone, and proxies send it no more reads.
+func (p *planner) takeOut(n *fsm.Node) {
+	var changes []fsm.CopyChange
+	for u := range p.s.HeldBy(n.Name) {
+		for _, c := range u.Copies {
+			if c.Node == n.Name && c.State.Counts() && u.Promoted() && len(changes) < UnitsPerCall {
+				changes = append(changes, fsm.CopyChange{UnitRef: ref(u), Epoch: u.Epoch, Node: n.Name, From: c.State, To: fsm.CopySyncing})
+			}
+		}
+	}
+	if len(changes) > 0 {
+		p.proposeFor(Matter{Kind: MatterReport, Node: n.Name}, &fsm.ChangeCopies{Changes: changes})
+	}
 }
 
 // silent names the nodes that did not answer of late.

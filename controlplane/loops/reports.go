@@ -129,6 +129,9 @@ func (r *reporting) lags(u fsm.UnitName, copyOn fsm.NodeName) bool {
 	if !ok || n.Lost {
 		return true
 	}
+	if news := r.p.news.Nodes[copyOn]; news != nil && news.Stopping {
+		return true
+	}
 	addr := baseURL(n.Addr)
 	if slices.Contains(r.news.Lagging[u], addr) {
 		return true

@@ -16,6 +16,7 @@ import (
 type fence struct {
 	lease    *lease.Lease           // nil without --lease
 	compared func(unit string) bool // architecture §3.7.4; asked under a lease
+	ending   func() bool            // the node is about to stop; may be nil
 	records  records
 }
 
@@ -37,7 +38,10 @@ func (f *fence) admit(rec *store.Record, u use) error {
 		}
 		return nil
 	case store.Following:
-		if u == readsCopy {
+		switch {
+		case u == readsCopy && f.ending != nil && f.ending():
+			return httpserve.Errorf(503, "shutting_down", "this node is being stopped and answers no more reads of copies; its primary does")
+		case u == readsCopy:
 			return nil
 		}
 		return misdirected(rec, rec.From, "it follows another node here; only reads with Domicile-Mode: read are answered")

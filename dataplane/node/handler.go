@@ -260,6 +260,10 @@ func (r *request) fail(err error) {
 // finish puts on what every answer has, counts it, and gives the request back.
 func (r *request) finish() {
 	r.ctx.Response.Header.SetBytesV("X-Request-Id", r.id)
+	if r.s.draining.Load() {
+		r.s.served.Store(time.Now().UnixNano())
+		r.ctx.SetConnectionClose()
+	}
 	r.s.metrics.done(r.route, r.ctx.Response.StatusCode(), time.Since(r.began))
 	r.audit()
 	r.s.requests.Put(r)

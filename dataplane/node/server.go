@@ -38,6 +38,7 @@ type Server struct {
 	guard    atomic.Pointer[guard]
 	stopping atomic.Bool // about to stop: its units are to be handed over
 	draining atomic.Bool
+	served   atomic.Int64 // when the last request ended while draining, Unix ns
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks
 	requests sync.Pool // of *request
@@ -110,6 +111,7 @@ func (s *Server) open(sc store.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, s.store.Close())
 	}
+	s.fence.ending = s.draining.Load
 	if s.cfg.Lease {
 		s.fence.lease = lease.New(s.cfg.Clock, httpserve.NewRequestID())
 		s.fence.compared = s.replica.Compared
@@ -186,6 +188,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.draining.Store(true)
 	s.end()
+	if failed == nil {
+		s.awaitQuiet()
+	}
 	limit, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	if err := s.http.ShutdownWithContext(limit); err != nil {

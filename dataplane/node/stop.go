@@ -72,6 +72,32 @@ func (s *Server) handAllOver() {
 	}
 }
 
+// awaitQuiet goes on serving while each answer asks for its connection to be closed,
+// until no request has come for a moment: a connection that is closed while a request
+// is on its way leaves its client without knowing what became of it, and those that are
+// in use close by themselves this way.
+func (s *Server) awaitQuiet() {
+	s.served.Store(time.Now().UnixNano())
+	limit := time.NewTimer(min(quietLimit, s.cfg.DrainTimeout))
+	defer limit.Stop()
+	tick := time.NewTicker(handOverTick)
+	defer tick.Stop()
+	for time.Since(time.Unix(0, s.served.Load())) < quietFor {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// quietFor is longer than a proxy takes to hear of a flip; quietLimit bounds the wait
+// where requests go on coming, for units that no copy could take over.
+const (
+	quietFor   = 250 * time.Millisecond
+	quietLimit = 2 * time.Second
+)
+
 const handOverTick = 10 * time.Millisecond
 
 // toHandOver reports whether a unit that is written here has a copy in sync.
