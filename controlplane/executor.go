@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 		s.propose(ctx, state, p)
 	}
 	for _, n := range plan.Resume {
-		s.keeper.Resume(n)
+		s.keeper.Resume(n.Node, n.Number)
 	}
 	s.tell(state, plan.Findings)
 	s.memory.Forget(state, now)
@@ -148,7 +149,7 @@ func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
 	news := loops.News{Nodes: make(map[fsm.NodeName]*loops.NodeNews), Fresh: true, MaySettle: k.MaySettle()}
 	for n := range state.Nodes() {
 		if s, ok := k.Node(n.Name); ok {
-			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed,
+			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed, Lapse: s.Lapse,
 				Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind,
 				Uncompared: s.Report.Uncompared, Missing: s.Missing, Following: s.Following}
 		}
@@ -214,9 +215,9 @@ func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal)
 		if f := s.interrupt.Load(); f != nil {
 			(*f)(p.Cmd)
 		}
-		result, _, err := s.group.Propose(ctx, group.Proposal{Decided: s.term, Cmd: p.Cmd})
+		result, err := s.decide(ctx, p)
 		if f, ok := p.Cmd.(*fsm.FailOver); ok && err == nil {
-			s.keeper.Resume(f.Node) // applied here, or refused (architecture §3.5.3)
+			s.keeper.Resume(f.Node, p.Lapse) // applied here, or refused (architecture §3.5.3)
 		}
 		if err == nil && result.Refusal != nil {
 			err = result.Refusal
@@ -226,6 +227,21 @@ func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal)
 		case <-ctx.Done():
 		}
 	})
+}
+
+// errLapseOver: the node has been granted a lease since.
+var errLapseOver = errors.New("the lapse that the failover was decided on is over")
+
+// decide proposes a command, a failover only while its lapse lasts: until Resume
+// names that lapse the node is sent no grant (architecture §3.5.3).
+func (s *shift) decide(ctx context.Context, p loops.Proposal) (fsm.Result, error) {
+	if f, ok := p.Cmd.(*fsm.FailOver); ok {
+		if st, _ := s.keeper.Node(f.Node); !st.Lapsed || st.Lapse != p.Lapse {
+			return fsm.Result{}, errLapseOver
+		}
+	}
+	result, _, err := s.group.Propose(ctx, group.Proposal{Decided: s.term, Cmd: p.Cmd})
+	return result, err
 }
 
 // askers remembers which request asked for the work on a tenant that is under

@@ -262,7 +262,7 @@ func (l *loop) note(began time.Duration, o outcome) {
 		l.mu.Lock()
 		l.view.confirmed = false
 		l.show(func(s *Status) {
-			*s = Status{Lease: fsm.LeaseNone, Answered: s.Answered, Silent: s.Silent, Problem: s.Problem}
+			*s = Status{Lease: fsm.LeaseNone, Lapse: s.Lapse, Answered: s.Answered, Silent: s.Silent, Problem: s.Problem}
 		})
 		l.tryAt = began + tryEvery
 	}

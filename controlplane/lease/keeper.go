@@ -187,9 +187,9 @@ func (k *Keeper) Push(node fsm.NodeName) {
 
 // Resume lets grants to a lapsed node go on: the FailOver entry that was decided
 // on its lapse was applied here or refused, or none was needed.
-func (k *Keeper) Resume(node fsm.NodeName) {
+func (k *Keeper) Resume(node fsm.NodeName, lapse uint64) {
 	if l, ok := k.find(node); ok {
-		l.resumed.Store(true)
+		l.resumed.Store(lapse)
 		l.look()
 	}
 }

@@ -150,7 +150,7 @@ func TestLapseIsFoundAtItsTime(t *testing.T) {
 				t.Errorf("%s: grants went on before the entry", how)
 			}
 			n.mu.Unlock()
-			s.k.Resume("n1")
+			s.k.Resume("n1", s.know(t, "n1").Lapse)
 			synctest.Wait()
 			if st := s.know(t, "n1"); st.Lapsed || st.Silent || !n.writes("u") {
 				t.Errorf("%s: after Resume: %+v", how, st)
@@ -178,8 +178,30 @@ func TestSilentNodeIsTakenForLapsedAgain(t *testing.T) {
 			if !s.know(t, "n1").Lapsed {
 				t.Error("not lapsed at its time")
 			}
-			s.k.Resume("n1")
+			s.k.Resume("n1", s.know(t, "n1").Lapse)
 			synctest.Wait()
+		}
+	})
+}
+
+// TestALateResumeIsOfItsOwnLapse: word about a lapse that is over, held up on its way,
+// must not let grants go while a later one is being decided (clause 3).
+func TestALateResumeIsOfItsOwnLapse(t *testing.T) {
+	stage(t, 1000, 1, func(t *testing.T, s *scene) {
+		s.node(1).fall()
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		first := s.know(t, "n1").Lapse
+		s.k.Resume("n1", first)
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		if st := s.know(t, "n1"); !st.Lapsed || st.Lapse == first {
+			t.Fatalf("it was not taken for lapsed again: %+v", st)
+		}
+		s.k.Resume("n1", first)
+		synctest.Wait()
+		if !s.know(t, "n1").Lapsed {
+			t.Error("a late word about the first lapse ended the second")
 		}
 	})
 }
@@ -410,7 +432,7 @@ func TestAnotherProcessAtANewAddress(t *testing.T) {
 				t.Fatal("two processes write")
 			}
 			if st := s.know(t, "n1"); st.Lapsed {
-				s.k.Resume("n1")
+				s.k.Resume("n1", st.Lapse)
 			}
 		}
 		if !other.writes("u") {

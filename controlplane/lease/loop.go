@@ -27,7 +27,7 @@ type loop struct {
 	cancel  context.CancelFunc
 	record  atomic.Pointer[fsm.Node] // as the watcher last saw it
 	list    atomic.Uint64            // revision of the node's list, likewise
-	resumed atomic.Bool              // Resume was called
+	resumed atomic.Uint64            // the newest lapse that Resume named
 	wake    chan struct{}            // holds a word while there may be news
 
 	mu     sync.Mutex
@@ -128,11 +128,13 @@ const never = time.Duration(1<<63 - 1)
 func (l *loop) step(ctx context.Context, now time.Duration) (until time.Duration) {
 	l.connect(ctx, now)
 	ms := millis(l.shift.lease())
-	if l.resumed.Swap(false) {
-		l.mu.Lock()
+	l.mu.Lock()
+	if l.ledger.lapsed && l.resumed.Load() == l.view.Lapse {
 		l.ledger.resume(now, ms)
 		l.next = now
 		l.show(func(s *Status) { s.Lapsed = false })
+	} else {
+		l.mu.Unlock()
 	}
 	if ms <= 0 {
 		l.off = true
@@ -226,7 +228,7 @@ func (l *loop) judge(now, ms time.Duration) bool {
 	}
 	again := l.view.wasLapsed
 	l.view.wasLapsed = true
-	l.show(func(s *Status) { s.Lapsed = true })
+	l.show(func(s *Status) { s.Lapsed, s.Lapse = true, s.Lapse+1 })
 	if !again {
 		l.shift.k.config.Logger.Warn("a node's lease has lapsed", "node", l.name, "term", l.shift.term, "err", l.status().Problem)
 	}

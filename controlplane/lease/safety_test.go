@@ -120,7 +120,7 @@ func (w *world) plan(ctx context.Context, l *leader, own *rand.Rand) {
 				return
 			}
 			w.give(l)
-			l.k.Resume(theNode)
+			l.k.Resume(theNode, s.Lapse)
 		}
 		if own.IntN(4) == 0 && l.k.MaySettle() {
 			w.settle(l)

@@ -36,6 +36,10 @@ type Status struct {
 	// refused, or when there is nothing to fail over. A node that stays silent
 	// is taken for lapsed again each time that a lease would have run out.
 	Lapsed bool
+	// Lapse numbers, from 1 in each term, the times that the node was taken for
+	// lapsed; Resume names one, so that a late word about an earlier one lets
+	// nothing through.
+	Lapse uint64
 
 	Boot string    // the node's process
 	Ack  proto.Ack // its --ack

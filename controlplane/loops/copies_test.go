@@ -119,7 +119,7 @@ func (s *copySim) round() Plan {
 		}
 	}
 	for _, n := range p.Resume {
-		s.resume(n)
+		s.resume(n.Node)
 	}
 	s.m.Forget(s.state, s.now)
 	if err := fsm.Check(s.state); err != nil {

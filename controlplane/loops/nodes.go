@@ -24,6 +24,7 @@ type NodeNews struct {
 	Answered bool          // it answered in this term
 	Silent   bool          // its last call failed
 	Lapsed   bool          // its lease has certainly lapsed, and it is sent nothing until a failover was recorded
+	Lapse    uint64        // which time that is, in this term
 	Stopping bool          // it wants to hand its units over
 	// List is the revision of the list of units that it holds, which Lagging and
 	// Behind are of.
@@ -114,7 +115,7 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 		p.proposeFor(Matter{Kind: MatterLease, Node: n.Name}, &fsm.SetNodeLease{Node: n.Name, Lease: news.Lease})
 	}
 	if news.Lapsed {
-		p.lapsed(n, k)
+		p.lapsed(n, k, news.Lapse)
 		return
 	}
 	k.lapse = nil
@@ -166,9 +167,9 @@ func (p *planner) proposeFor(m Matter, cmd fsm.Command) {
 
 // lapsed fails a node over whose lease has certainly lapsed (L5), or says that
 // there is nothing to fail over.
-func (p *planner) lapsed(n *fsm.Node, k *nodeMemory) {
+func (p *planner) lapsed(n *fsm.Node, k *nodeMemory, number uint64) {
 	if n.Lost && !p.promotable(n) {
-		p.plan.Resume = append(p.plan.Resume, n.Name)
+		p.plan.Resume = append(p.plan.Resume, Lapse{n.Name, number})
 		return
 	}
 	if k.lapse == nil {
@@ -178,8 +179,11 @@ func (p *planner) lapsed(n *fsm.Node, k *nodeMemory) {
 		p.nodesAt(k.lapse.until)
 		return
 	}
-	p.proposeFor(Matter{Kind: MatterFailOver, Node: n.Name},
-		&fsm.FailOver{Node: n.Name, Cause: fsm.CauseLapsed, Choices: p.choices(n, k.lapse)})
+	m := Matter{Kind: MatterFailOver, Node: n.Name}
+	p.proposeFor(m, &fsm.FailOver{Node: n.Name, Cause: fsm.CauseLapsed, Choices: p.choices(n, k.lapse)})
+	if last := len(p.plan.Proposals) - 1; last >= 0 && p.plan.Proposals[last].Matter == m {
+		p.plan.Proposals[last].Lapse = number
+	}
 }
 
 // promotable reports whether one of a lost node's units can be elsewhere.

@@ -131,6 +131,14 @@ const (
 type Proposal struct {
 	Matter
 	Cmd fsm.Command
+	// Lapse numbers the lapse that a failover was decided on (NodeNews.Lapse).
+	Lapse uint64
+}
+
+// Lapse is a node that was taken for lapsed, and which time that was.
+type Lapse struct {
+	Node   fsm.NodeName
+	Number uint64
 }
 
 // Finding is something that people should know of, told once.
@@ -162,7 +170,7 @@ type Plan struct {
 	Findings  []Finding
 	// Resume names lapsed nodes of which there is nothing to be failed over: the
 	// keeper of leases may try them again.
-	Resume []fsm.NodeName
+	Resume []Lapse
 	Wake   fsm.Millis
 }
 
