@@ -217,8 +217,11 @@ func (s *shift) tell(state *fsm.State, findings []loops.Finding) {
 				event.Lost = &proto.PositionRange{From: f.From, To: f.To}
 				s.known.found(f.Unit.Unit, *event.Lost)
 			}
-			s.logger.Warn("a node keeps aside a branch that a failover gave up: it may hold writes that the tenant lacks", "node", f.Node,
-				"unit", f.Unit.Unit, "from", f.From, "to", f.To, "files", f.Files)
+			what := "a failover lost writes that a node had acknowledged alone; it keeps them aside"
+			if f.From == "" {
+				what = "a node keeps aside a branch that a failover gave up: it may hold writes that the tenant lacks"
+			}
+			s.logger.Warn(what, "node", f.Node, "unit", f.Unit.Unit, "from", f.From, "to", f.To, "files", f.Files)
 			s.events.add(event)
 		}
 	}
