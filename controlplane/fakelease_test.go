@@ -45,8 +45,11 @@ type fakeLease struct {
 
 // fakePeers finds fake nodes by the address that the directory records.
 type fakePeers struct {
-	mu   sync.Mutex
-	node map[string]*fakeNode
+	// across is held, before its own lock, by a node that looks at its peers: two
+	// that look at each other would wait for ever.
+	across sync.Mutex
+	mu     sync.Mutex
+	node   map[string]*fakeNode
 }
 
 func newFakeLease(name fsm.NodeName) fakeLease {
@@ -113,6 +116,7 @@ func (n *fakeNode) serveCopies(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (n *fakeNode) grant(g *proto.Grant) (int, any) {
+	defer n.peers.look()()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.leased {
@@ -155,6 +159,15 @@ func (n *fakeNode) grant(g *proto.Grant) (int, any) {
 	return 200, granted
 }
 
+// look lets one node at a time look at its peers.
+func (p *fakePeers) look() (done func()) {
+	if p == nil {
+		return func() {}
+	}
+	p.across.Lock()
+	return p.across.Unlock
+}
+
 // inSync reports whether the node at addr follows n for u and lacks nothing. It
 // is called with n's lock held.
 func (n *fakeNode) inSync(u fsm.UnitName, addr string) bool {
@@ -180,6 +193,7 @@ func (p *fakePeers) at(addr string) *fakeNode {
 }
 
 func (n *fakeNode) report() (int, any) {
+	defer n.peers.look()()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	following := map[fsm.UnitName][]string{}
@@ -259,6 +273,7 @@ func (n *fakeNode) promote(p *proto.Promote) (int, any) {
 }
 
 func (n *fakeNode) handover(h *proto.Handover) (int, any) {
+	defer n.peers.look()()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if status, body := n.hold(h.Holder); status != 0 {
