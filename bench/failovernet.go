@@ -1,13 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"encoding/binary"
-	"fmt"
 	"net"
-	"net/netip"
-	"os"
-	"strings"
 	"sync"
 
 	"domicile/internal/netfault"
@@ -83,55 +77,7 @@ func (c *cuts) heal() {
 
 // dialler names the node at the other end of a connection; "": none of them.
 func (c *cuts) dialler(conn net.Conn) string {
-	inode, err := socketInode(conn.RemoteAddr().String(), conn.LocalAddr().String())
-	if err != nil {
-		return "" // it has closed already
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, pid := range c.pids {
-		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		fds, _ := os.ReadDir(dir) // gone with its process
-		for _, fd := range fds {
-			if to, err := os.Readlink(dir + "/" + fd.Name()); err == nil && to == "socket:["+inode+"]" {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// socketInode finds the connection from local to remote among the machine's.
-func socketInode(local, remote string) (string, error) {
-	from, err := procAddr(local)
-	if err != nil {
-		return "", err
-	}
-	to, err := procAddr(remote)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open("/proc/net/tcp")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		// Number, local, remote, state, queues, timers, retransmits, uid, timeout, inode.
-		if v := strings.Fields(s.Text()); len(v) > 9 && v[1] == from && v[2] == to {
-			return v[9], nil
-		}
-	}
-	return "", fmt.Errorf("no connection from %s to %s", local, remote)
-}
-
-// procAddr writes an IPv4 address as /proc/net/tcp does: the address in the
-// machine's byte order, the port in the network's.
-func procAddr(s string) (string, error) {
-	a, err := netip.ParseAddrPort(s)
-	if err != nil {
-		return "", err
-	}
-	b := a.Addr().Unmap().As4()
-	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(b[:]), a.Port()), nil
+	return netfault.Dialler(conn, c.pids)
 }

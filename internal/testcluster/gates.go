@@ -1,15 +1,8 @@
 package testcluster
 
 import (
-	"bufio"
-	bin "encoding/binary"
-	"encoding/hex"
-	"fmt"
 	"net"
-	"net/netip"
-	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 
@@ -79,66 +72,7 @@ func (g *gates) heal() {
 // dialler names the process at the other end of a connection, or is "" for the
 // test.
 func (g *gates) dialler(c net.Conn) string {
-	inode, err := socketOf(c.RemoteAddr().String(), c.LocalAddr().String())
-	if err != nil {
-		return "" // it has closed already
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for name, pid := range g.pids {
-		if owns(pid, inode) {
-			return name
-		}
-	}
-	return ""
-}
-
-// owns reports whether a process has a socket open.
-func owns(pid int, inode string) bool {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, _ := os.ReadDir(dir) // gone with its process
-	for _, fd := range fds {
-		if to, err := os.Readlink(dir + "/" + fd.Name()); err == nil && to == "socket:["+inode+"]" {
-			return true
-		}
-	}
-	return false
-}
-
-// socketOf finds the inode of the connection from local to remote among the
-// machine's.
-func socketOf(local, remote string) (string, error) {
-	from, err := procAddr(local)
-	if err != nil {
-		return "", err
-	}
-	to, err := procAddr(remote)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open("/proc/net/tcp")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		// Fields: number, local, remote, state, queues, timers, retransmits, uid, timeout, inode.
-		if v := strings.Fields(s.Text()); len(v) > 9 && v[1] == from && v[2] == to {
-			return v[9], nil
-		}
-	}
-	return "", fmt.Errorf("no connection from %s to %s", local, remote)
-}
-
-// procAddr writes an IPv4 address as /proc/net/tcp does: the address in the
-// machine's byte order, the port in the network's.
-func procAddr(s string) (string, error) {
-	a, err := netip.ParseAddrPort(s)
-	if err != nil {
-		return "", err
-	}
-	b := a.Addr().Unmap().As4()
-	var swapped [4]byte
-	bin.BigEndian.PutUint32(swapped[:], bin.NativeEndian.Uint32(b[:]))
-	return strings.ToUpper(hex.EncodeToString(swapped[:])) + fmt.Sprintf(":%04X", a.Port()), nil
+	return netfault.Dialler(c, g.pids)
 }
