@@ -196,7 +196,9 @@ func (s *Server) thawOne(ctx context.Context, unit string, id uint64, job string
 	if err != nil {
 		return err
 	}
-	if was { // nobody has written it meanwhile: it has all that was acknowledged
+	// Nobody has written it meanwhile: what this process released it still has. What
+	// another one released, before a restart, is compared with its copies first.
+	if by, here := s.gaveUp.LoadAndDelete(unit); was && here && by == job {
 		s.replica.Promoted([]string{unit})
 	}
 	if u.Thaw() || was {

@@ -41,6 +41,7 @@ type Server struct {
 	served   atomic.Int64 // when the last request ended while draining, Unix ns
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks
+	gaveUp   sync.Map  // unit → job by which this process released it
 	requests sync.Pool // of *request
 
 	base    context.Context // of all requests; ends when the node has drained

@@ -304,6 +304,7 @@ func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.
 		// So it stays frozen; asking again tells.
 		return rec, fmt.Errorf("%w: %w", errRecordUnknown, err)
 	}
+	s.gaveUp.Store(u.Name(), job)
 	return updated, nil
 }
 

@@ -190,7 +190,7 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-const damagedHint = "put an intact copy in its place (PUT …/file), or fail over to a replica"
+const damagedHint = "put an intact copy in its place (PUT …/file), or stop this node and fail it over by hand, with force"
 
 // Autocommit reports whether no transaction is open.
 func (c *Conn) Autocommit() bool { return c.raw.autocommit() }
