@@ -218,6 +218,12 @@ func (a *access) seen(ctx context.Context) error {
 		}
 	}
 	err := a.unit.AwaitAcknowledged(ctx, a.unit.Seen())
+	// The lease may have ended meanwhile, in a pause: what was read then may hold
+	// commits that no copy has, and lack others.
+	if rec := a.record(); (err == nil || errors.Is(err, store.ErrUnreplicated)) && a.fence.stale(&rec) {
+		a.stale = true
+		return nil
+	}
 	if errors.Is(err, store.ErrUnreplicated) {
 		return &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
 			Text: "what was read is not on the tenant's copies yet, one of which is not reached; try again"}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,7 +41,8 @@ func (r *Replicator) ChangeCopies(changed map[string]Copies, gone []string, pati
 
 func (f *feed) setCopies(c Copies, listed bool) {
 	f.mu.Lock()
-	f.listed = listed
+	taken := f.listed && !listed
+	f.listed, f.unnamed = listed, !listed && (taken || f.unnamed)
 	for addr, p := range f.peers {
 		p.copy, p.counts = slices.Contains(c.All, addr), slices.Contains(c.InSync, addr)
 		if !p.copy && !p.counts && p.sub == nil && !p.told {
@@ -58,11 +60,18 @@ func (f *feed) setCopies(c Copies, listed bool) {
 		f.recording.Store(true)
 	}
 	u, at := f.advance()
+	open := f.open
 	f.mu.Unlock()
 	if u != nil {
 		u.Acknowledge(at)
 	}
+	if taken && open != nil {
+		open.GiveUp(errUnnamed)
+	}
 }
+
+// errUnnamed ends the waits for commits of a unit that this node lost.
+var errUnnamed = errors.New("the lease names the unit no longer: it may be written elsewhere")
 
 // loosePatience is how far a copy may be behind, in time, and be in sync, where
 // writes do not wait for copies (--ack primary): what a failover loses then.

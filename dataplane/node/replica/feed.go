@@ -31,6 +31,7 @@ type feed struct {
 	ring     ring
 	peers    map[string]*peer // by address
 	listed   bool             // the newest grant names the unit
+	unnamed  bool             // a grant has named it no longer, and none has again since
 	compared bool
 	idle     time.Time     // since when nobody needs the ring; zero: somebody does
 	moved    chan struct{} // closed when a peer's position changes; nil: nobody waits
@@ -171,6 +172,11 @@ func (s *sink) Durable(p store.Position) {
 func (f *feed) advance() (u *store.Unit, at store.Position) {
 	at = f.durable
 	if f.r.cfg.AckReplica {
+		if f.unnamed {
+			// It may be written elsewhere: what no copy has stays local until this
+			// node hears what became of the unit (3.5.7).
+			return nil, at
+		}
 		for _, p := range f.peers {
 			switch {
 			case !p.counts:
