@@ -191,6 +191,7 @@ func (l *loop) granted(c sending, r reply, seen time.Duration, stamp uint64) out
 		return outcome{err: errors.New("it answers a grant with something else than that grant")}
 	}
 	l.held.took()
+	l.lagging = len(g.Lagging) > 0
 	l.mu.Lock()
 	// A node that begins anew, or was silent, has no time to lose.
 	l.hasty = l.view.Silent || c.acked == 0 || g.Boot != c.boot

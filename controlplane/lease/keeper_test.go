@@ -117,6 +117,40 @@ func TestRenewalsAreSixInALease(t *testing.T) {
 	})
 }
 
+// TestNodeWithALaggingCopyIsAskedMoreOften shows that a copy that has caught up is
+// heard of within a fraction of a second, however long leases are.
+func TestNodeWithALaggingCopyIsAskedMoreOften(t *testing.T) {
+	stage(t, 60_000, 1, func(t *testing.T, s *scene) {
+		n := s.node(1)
+		n.mu.Lock()
+		n.report = proto.CopyReport{Lagging: map[fsm.UnitName][]string{"u": {"n2:1"}}}
+		n.mu.Unlock()
+		s.place(unit("u", 0, "n1"))
+		synctest.Wait()
+		if len(s.know(t, "n1").Report.Lagging) == 0 {
+			t.Fatal("the first answer does not tell of the copy")
+		}
+		n.mu.Lock()
+		n.report = proto.CopyReport{}
+		n.mu.Unlock()
+		time.Sleep(catchUpEvery)
+		synctest.Wait()
+		if l := s.know(t, "n1").Report.Lagging; len(l) > 0 {
+			t.Errorf("%v still lags, to the leader", l)
+		}
+		n.mu.Lock()
+		before := len(n.calls)
+		n.mu.Unlock()
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if calls := len(n.calls) - before; calls > 1 {
+			t.Errorf("%d calls in a seventh of a lease, with nothing to catch up", calls)
+		}
+	})
+}
+
 // TestLapseIsFoundAtItsTime shows clause 3: to the millisecond, and that nothing
 // is sent until Resume.
 func TestLapseIsFoundAtItsTime(t *testing.T) {

@@ -18,6 +18,9 @@ const (
 	pollEvery  = time.Second      // of a node that takes no lease
 	tryEvery   = 10 * time.Second // whether it takes one now
 	maxAgain   = 3                // calls in a row where the node says what it lacks
+	// catchUpEvery is how often a node is called, at least, while a copy of a unit
+	// that it writes lags: the entries that make the copy count wait for its word.
+	catchUpEvery = 250 * time.Millisecond
 )
 
 // loop renews one node.
@@ -46,6 +49,7 @@ type loop struct {
 	tryAt   time.Duration // when a node without lease is next asked to take one
 	sent    fsm.Revision  // revision of the list that was sent last
 	hasty   bool          // a grant follows as soon as the last answer is confirmed
+	lagging bool          // it last told of copies that lag
 	off     bool          // nodes were not leased when it last looked
 	started bool          // a call was made
 	failed  int           // calls in a row
@@ -209,11 +213,19 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 	inTurn := now >= l.next && l.started
 	l.started = true
 	l.grant(now)
-	l.next = now + ms/renewals
+	l.next = now + l.period(ms)
 	if !inTurn { // nodes that change at once do not stay in step
-		l.next = now + time.Duration((0.5+rand.Float64()/2)*float64(ms/renewals))
+		l.next = now + time.Duration((0.5+rand.Float64()/2)*float64(l.period(ms)))
 	}
 	return l.last
+}
+
+// period is the time between two renewals of a lease of ms.
+func (l *loop) period(ms time.Duration) time.Duration {
+	if l.lagging {
+		return min(ms/renewals, catchUpEvery)
+	}
+	return ms / renewals
 }
 
 // judge takes the node for lapsed when that is certain, and reports whether it
