@@ -40,6 +40,7 @@ func (r *Replicator) ChangeCopies(changed map[string]Copies, gone []string, pati
 }
 
 func (f *feed) setCopies(c Copies, listed bool) {
+	entries, bytes := 0, 0
 	f.mu.Lock()
 	taken := f.listed && !listed
 	f.listed, f.unnamed = listed, !listed && (taken || f.unnamed)
@@ -56,12 +57,18 @@ func (f *feed) setCopies(c Copies, listed bool) {
 		p := f.peer(addr)
 		p.copy, p.counts = true, true
 	}
-	if f.needed() {
+	switch {
+	case f.needed():
+		f.awaited = true
 		f.recording.Store(true)
+	case listed && !f.awaited:
+		f.recording.Store(false) // nobody follows, and nobody is to
+		entries, bytes = f.forget()
 	}
 	u, at := f.advance()
 	open := f.open
 	f.mu.Unlock()
+	f.r.memory.free(entries, bytes)
 	if u != nil {
 		u.Acknowledge(at)
 	}
@@ -334,7 +341,8 @@ func (r *Replicator) Promoted(units []string) {
 		f.mu.Lock()
 		f.restart(endNotPrimary, "the unit began a new branch")
 		f.compared = true
-		f.recording.Store(true) // its other copies come soon
+		f.awaited = true // its other copies come soon
+		f.recording.Store(true)
 		f.mu.Unlock()
 	}
 	r.changed()

@@ -33,6 +33,7 @@ type feed struct {
 	listed   bool             // the newest grant names the unit
 	unnamed  bool             // a grant has named it no longer, and none has again since
 	compared bool
+	awaited  bool          // somebody followed, or may soon, and goes on from what is kept
 	idle     time.Time     // since when nobody needs the ring; zero: somebody does
 	moved    chan struct{} // closed when a peer's position changes; nil: nobody waits
 }
@@ -328,7 +329,7 @@ func (r *Replicator) tend(now time.Time) {
 			f.idle = now
 		case now.Sub(f.idle) > ringGrace:
 			f.recording.Store(false)
-			f.idle = time.Time{}
+			f.idle, f.awaited = time.Time{}, false
 			r.memory.free(f.forget())
 		}
 		f.mu.Unlock()

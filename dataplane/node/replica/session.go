@@ -182,6 +182,7 @@ func (s *session) setUp(ctx context.Context, b *sub) {
 	f := b.f
 	f.mu.Lock()
 	round := f.round
+	f.awaited = true
 	f.recording.Store(true) // before the mark is read: what comes after it is kept
 	f.mu.Unlock()
 	code, mark, lineage, err := s.lookAt(ctx, b)
