@@ -15,7 +15,7 @@ func TestRequirementsAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	exists := testNames(t)
-	number := regexp.MustCompile(`^[NTCLMGRBOXI]\d+$`)
+	number := regexp.MustCompile(`^([NTCLMGRBOXI]\d+|3\.\d+\.\d+)$`)
 	quoted := regexp.MustCompile("`([^`]+)`")
 	rows, seen := 0, map[string]bool{}
 	for _, line := range strings.Split(string(text), "\n") {
