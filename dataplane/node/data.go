@@ -102,14 +102,24 @@ func (r *request) serveData(rest []byte) error {
 func (r *request) acquire(ctx context.Context, unit string) (release func(), err error) {
 	u, release, err := r.s.store.Acquire(ctx, unit)
 	if errors.Is(err, store.ErrUnknownUnit) {
-		e := httpserve.Errorf(404, codeUnknownTenant, "this node has no %s; a request never makes one", unitText(unit))
-		return nil, e
+		return nil, r.notHeld(unit)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.data = access{fence: &r.s.fence, unit: u, copy: r.readMode}
 	return release, nil
+}
+
+// notHeld answers for a unit that the node does not hold. Where a proxy's table places
+// it here the directory has the tenant, and nobody may be told that there is none (T4):
+// the node lost its folder, or has not got the unit yet. It is refused as any unit that
+// is elsewhere, so that the proxy holds the request until the directory says where.
+func (r *request) notHeld(unit string) error {
+	if r.routed {
+		return misdirected(&store.Record{Name: unit}, "", "this node does not hold it, though the directory places it here")
+	}
+	return httpserve.Errorf(404, codeUnknownTenant, "this node has no %s; a request never makes one", unitText(unit))
 }
 
 // waitAfter is Domicile-After: the answer shall have seen that position.

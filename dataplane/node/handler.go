@@ -44,6 +44,7 @@ type heads struct {
 	client         []byte // the address in Domicile-Client
 	lastEventID    []byte
 	readMode       bool // Domicile-Mode: read
+	routed         bool // Domicile-Route: a proxy's table places the unit here
 	encoded        bool // Content-Encoding
 	webSocket      bool // Upgrade: websocket
 	doubled        bool // a header that may stand once stands twice
@@ -123,6 +124,8 @@ func (r *request) readHeaders() {
 		case len("Domicile-After"):
 			if is(name, "Domicile-After") {
 				r.once(&r.after, value)
+			} else if is(name, "Domicile-Route") {
+				r.routed = true
 			}
 		case len("Domicile-Unit-Id"):
 			if is(name, "Domicile-Unit-Id") {
