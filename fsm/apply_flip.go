@@ -20,13 +20,19 @@ func (c *change) failOver(cmd *FailOver) Result {
 		return refused(refuse(CodeStale, "node "+string(cmd.Node)+
 			" is under a lease, which has to run out or be given back first; ask again", "node", string(cmd.Node)))
 	}
+	choices := make(map[UnitRef]NodeName, len(cmd.Choices)) // looked up only
+	for _, f := range cmd.Choices {
+		if _, twice := choices[f.UnitRef]; !twice && f.From == cmd.Node {
+			choices[f.UnitRef] = f.To
+		}
+	}
 	var flips []Flip
 	var left []UnitName
 	for p := range c.HeldBy(cmd.Node) {
 		if p.Node != cmd.Node || !p.kept() {
 			continue
 		}
-		if to := c.chosen(cmd, p); to != "" {
+		if to := c.chosen(p, choices[p.ref()], cmd.Cause); to != "" {
 			flips = append(flips, Flip{p.ref(), cmd.Node, to})
 		} else {
 			left = append(left, p.Unit)
@@ -55,17 +61,13 @@ func nothingToPromote(n NodeName, left []UnitName) *Refusal {
 		" has none, for one", "node", name, "tenant", tenantOf(left[0]))
 }
 
-// chosen gives the node that a failover gives p to, or "".
-func (c *change) chosen(cmd *FailOver, p *Placed) NodeName {
-	for i := range cmd.Choices {
-		f := &cmd.Choices[i]
-		if f.Unit != p.Unit || f.ID != p.ID || f.From != cmd.Node {
-			continue
-		}
-		switch state := p.copyOn(f.To); {
-		case state == CopyInSync, state != 0 && f.To == p.Previous,
-			state.Follows() && cmd.Cause == CauseHand:
-			return f.To
+// chosen gives the node that a failover gives p to: the one that was chosen,
+// where it may be promoted, else the Successor; or "".
+func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
+	if choice != "" {
+		switch state := p.copyOn(choice); {
+		case state == CopyInSync, state != 0 && choice == p.Previous, state.Follows() && cause == CauseHand:
+			return choice
 		}
 	}
 	to, _ := c.Successor(p, nil)
