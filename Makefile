@@ -4,6 +4,7 @@ GO    ?= go
 TAGS  := hashicorpmetrics
 T     ?= 60s
 NAMESPACES ?= $(if $(filter 0,$(shell id -u)),yes)
+TEST_FAULT := DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run '^TestFaults' ./cmd/domicile
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
 .PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover model test-fault soak generate clean
@@ -33,8 +34,9 @@ test-clients: build ## the libSQL clients of npm and Go against a real deploymen
 model:            ## every interleaving of a small instance of the lease rule, and of the rule without each clause
 	$(GO) run ./internal/leasemodel/walk -traces=false $(MODEL)
 
-test-fault: build ## faults at random under load for T, with processes in network namespaces where root allows it
-	DOMICILE_FAULT_NAMESPACES=$(NAMESPACES) DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run '^TestFaults' ./cmd/domicile
+test-fault: ## scenarios, and faults at random under load for T (docs/faults.md); then again in network namespaces where root allows it
+	$(TEST_FAULT)
+	$(if $(NAMESPACES),DOMICILE_FAULT_NAMESPACES=yes $(TEST_FAULT))
 
 soak: test-fault  ## the same for long: make soak T=24h
 

@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"domicile/controlplane/lease"
 	"domicile/controlplane/loops"
 	"domicile/fsm"
+	"domicile/internal/faultpoint"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -171,7 +174,9 @@ func (s *shift) start(ctx context.Context, state *fsm.State, a loops.Action) {
 	s.work.Go(func() {
 		answer := unrecorded(a.Target)
 		if ok {
+			faultPoint("call", a.Verb)
 			answer = call.do(ctx)
+			faultPoint("called", a.Verb)
 		}
 		select {
 		case s.calls <- called{a, answer}:
@@ -240,8 +245,23 @@ func (s *shift) decide(ctx context.Context, p loops.Proposal) (fsm.Result, error
 			return fsm.Result{}, errLapseOver
 		}
 	}
+	faultPoint("propose", p.Cmd)
 	result, _, err := s.group.Propose(ctx, group.Proposal{Decided: s.term, Cmd: p.Cmd})
+	faultPoint("proposed", p.Cmd)
 	return result, err
+}
+
+// faultPoint is a labelled point before or after a call to a node or an entry. Tests
+// end or stop the leader there; what would fail there does not.
+func faultPoint(label string, on any) {
+	if !faultpoint.Enabled {
+		return
+	}
+	name := strings.ReplaceAll(fmt.Sprint(on), " ", "-")
+	if cmd, ok := on.(fsm.Command); ok {
+		name = strings.TrimPrefix(fmt.Sprintf("%T", cmd), "*fsm.")
+	}
+	_ = faultpoint.At(label, name)
 }
 
 // askers remembers which request asked for the work on a tenant that is under

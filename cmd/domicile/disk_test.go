@@ -3,57 +3,42 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
+	"domicile/internal/faultpoint"
+	"domicile/internal/history"
 	"domicile/internal/testcluster"
 	"domicile/internal/wait"
 )
-
-// smallDisk mounts a disk of that size, or skips the test where it may not.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("a full disk takes a mount of its own, which needs root: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return dir
-}
-
-func grow(t *testing.T, dir, size string) {
-	t.Helper()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size="+size); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestI10FullDiskOfANode: on a disk that is full writes are refused with 507
 // and change nothing, reads go on, and with room again writes are taken, all
 // acknowledged rows being there, also after a kill -9.
 func TestI10FullDiskOfANode(t *testing.T) {
-	disk := smallDisk(t, "6m")
-	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, NodeArgs: []string{"--data", filepath.Join(disk, "n1")}})
-	url := c.Proxies[0].URL
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, Disks: testcluster.NeedDisks})
+	node, url := c.Nodes[0], c.Proxies[0].URL
 	c.Must(c.Do(http.MethodPut, url+"/_shard/tenants/acme", `{"schema":"create table log (n integer, filler text)"}`), http.StatusCreated)
 	insert := func(n int) testcluster.Answer {
 		return c.Do(http.MethodPost, url+"/t/acme/query", fmt.Sprintf(`{"sql":"insert into log values (%d, ?)","args":[%q]}`, n, strings.Repeat("x", 30000)))
 	}
 	acknowledged := 0
-	for acknowledged < 1000 {
-		a := insert(acknowledged + 1)
-		if a.Status == http.StatusOK {
-			acknowledged++
-			continue
-		}
-		if a.Status != http.StatusInsufficientStorage {
-			t.Errorf("a write to a full disk: got %s, want 507", a)
-		}
-		break
+	for ; acknowledged < 20; acknowledged++ {
+		c.Must(insert(acknowledged+1), http.StatusOK)
 	}
-	if acknowledged == 0 || acknowledged == 1000 {
+	node.FillDisk()
+	full := false
+	for range 1000 { // the WAL may have room that was used before
+		a := insert(acknowledged + 1)
+		if a.Status != http.StatusOK {
+			c.Must(a, http.StatusInsufficientStorage)
+			full = true
+			break
+		}
+		acknowledged++
+	}
+	if !full {
 		t.Fatalf("the disk was never full: %d writes were acknowledged", acknowledged)
 	}
 	rows := func() (n int64) {
@@ -64,10 +49,10 @@ func TestI10FullDiskOfANode(t *testing.T) {
 	if n := rows(); n != int64(acknowledged) {
 		t.Errorf("%d rows were acknowledged, %d are there", acknowledged, n)
 	}
-	c.Nodes[0].Kill()
-	c.Nodes[0].Start()
-	c.Nodes[0].AwaitReady()
-	grow(t, disk, "64m")
+	node.Kill()
+	node.Start()
+	node.AwaitReady()
+	node.FreeDisk()
 	wait.For(t, "writes are taken again", func() error {
 		if a := insert(acknowledged + 1); a.Status != http.StatusOK {
 			return fmt.Errorf("%s", a)
@@ -84,25 +69,32 @@ func TestI10FullDiskOfANode(t *testing.T) {
 // refuses changes with an error that says so, loses nothing, and takes them
 // again once there is room.
 func TestI3FullDiskOfAControlServer(t *testing.T) {
-	disk := smallDisk(t, "2m")
-	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, ControlArgs: []string{"--data", filepath.Join(disk, "c1")}})
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, Disks: testcluster.NeedDisks})
+	server := c.Controls[0]
 	put := func(n int) testcluster.Answer {
-		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", c.Controls[0].URL, n), fmt.Sprintf(`{"routers":["http://%s:1"]}`, strings.Repeat("a", 200)))
+		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", server.URL, n), fmt.Sprintf(`{"routers":["http://%s:1"]}`, strings.Repeat("a", 200)))
 	}
 	acknowledged := 0
-	for acknowledged < 20000 {
+	for ; acknowledged < 100; acknowledged++ {
+		c.Must(put(acknowledged), http.StatusCreated)
+	}
+	server.FillDisk()
+	full := false
+	for ; acknowledged < 20000; acknowledged++ { // the log's file has room that it took before
 		if a := put(acknowledged); a.Status != http.StatusCreated {
-			if a.Status < 500 {
+			if full = true; a.Status < 500 {
 				t.Errorf("a change on a full disk: got %s", a)
 			}
 			break
 		}
-		acknowledged++
 	}
-	c.Controls[0].Kill()
-	grow(t, disk, "64m")
-	c.Controls[0].Start()
-	c.Controls[0].AwaitReady()
+	if !full {
+		t.Fatal("the disk was never full")
+	}
+	server.Kill()
+	server.FreeDisk()
+	server.Start()
+	server.AwaitReady()
 	wait.For(t, "changes are taken again", func() error {
 		if a := put(acknowledged + 1); a.Status/100 != 2 {
 			return fmt.Errorf("%s", a)
@@ -110,7 +102,7 @@ func TestI3FullDiskOfAControlServer(t *testing.T) {
 		return nil
 	})
 	var regions []struct{ Name string }
-	c.Must(c.Do(http.MethodGet, c.Controls[0].URL+"/_shard/regions", ""), http.StatusOK).Decode(t, &regions)
+	c.Must(c.Do(http.MethodGet, server.URL+"/_shard/regions", ""), http.StatusOK).Decode(t, &regions)
 	have := map[string]bool{}
 	for _, r := range regions {
 		have[r.Name] = true
@@ -120,8 +112,59 @@ func TestI3FullDiskOfAControlServer(t *testing.T) {
 			t.Fatalf("region r%d was acknowledged and is gone", n)
 		}
 	}
-	if acknowledged < 100 || acknowledged == 20000 {
-		t.Errorf("the disk was full after %d changes, or never", acknowledged)
-	}
 	c.Verify()
+}
+
+// TestFaultsI10FailingDiskUnderLoad: syncs and renames of a node's files that fail,
+// a full disk of a copy's node, and a leader whose log cannot be written: nothing
+// that was acknowledged is lost, no two nodes acknowledge, and once the disks are
+// well all is written and copied as before.
+func TestFaultsI10FailingDiskUnderLoad(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{
+		Controls: 3, Nodes: 3, Proxies: 2, Faults: true, Disks: testcluster.NeedDisks,
+		ControlArgs: faultControlArgs(faultLease), NodeArgs: []string{"--lease"},
+	})
+	names := tenantNames("f", 3)
+	createReplicated(t, c, "n1", names...)
+	rec := history.NewRecorder()
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	defer load.Stop()
+	awaitProgress(t, rec, 10, names...)
+	fails := func(p *testcluster.Process, action faultpoint.Action, label string) {
+		t.Helper()
+		r := faultpoint.Rule{Action: action, Label: label, On: faultpoint.Any}
+		heal := p.Fault(r)
+		wait.For(t, fmt.Sprintf("%s of %s", r, p.ID), func() error {
+			if p.Hits(r) == 0 {
+				return fmt.Errorf("it has not happened")
+			}
+			return nil
+		})
+		pass(faultLease)
+		heal()
+		if _, ended := p.Ended(); ended { // a control server gives up on its disk, and is started again
+			p.Start()
+		}
+		p.AwaitReady()
+		awaitProgress(t, rec, 10, names...)
+	}
+	fails(c.Nodes[0], faultpoint.Fail, "store.sync")
+	fails(c.Nodes[0], faultpoint.Full, "store.sync")
+	for _, n := range c.Nodes[1:] {
+		n.FillDisk()
+	}
+	pass(2 * faultLease)
+	for _, n := range c.Nodes[1:] {
+		n.FreeDisk()
+	}
+	awaitProgress(t, rec, 10, names...)
+	fails(c.Leader(), faultpoint.Fail, "raft.log")
+	c.AwaitCopiesInSync(1, names...)
+	fails(c.Leader(), faultpoint.Hang, "raft.log")
+	c.AwaitCopiesInSync(1, names...)
+	load.Stop()
+	if err := history.Check(rec.Ops(), finalLogs(t, c, names...), time.Minute); err != nil {
+		t.Error(err)
+	}
+	c.Verify(names...)
 }

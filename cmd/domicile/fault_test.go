@@ -21,9 +21,13 @@ const faultLease = time.Second
 func faultCluster(t *testing.T, nodes int, lease time.Duration, nodeArgs ...string) *testcluster.Cluster {
 	return testcluster.Start(t, testcluster.Options{
 		Controls: 3, Nodes: nodes, Proxies: 2, Faults: true,
-		ControlArgs: []string{"--auto-failover", lease.String(), "--repair-after", "1s", "--remove-after", "1s"},
+		ControlArgs: faultControlArgs(lease),
 		NodeArgs:    append([]string{"--lease"}, nodeArgs...),
 	})
+}
+
+func faultControlArgs(lease time.Duration) []string {
+	return []string{"--auto-failover", lease.String(), "--repair-after", "1s", "--remove-after", "1s"}
 }
 
 // createReplicated creates tenants for the load, each with a copy in sync.
@@ -245,6 +249,20 @@ func faultSeed(t *testing.T) uint64 {
 		return n
 	}
 	return rand.Uint64()
+}
+
+// faultFirstRound is DOMICILE_FAULT_ROUND, or 0: a round can be repeated without
+// those before it.
+func faultFirstRound(t *testing.T) int {
+	v := os.Getenv("DOMICILE_FAULT_ROUND")
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("DOMICILE_FAULT_ROUND: %v", err)
+	}
+	return n
 }
 
 // faultRuns is DOMICILE_FAULT_RUNS, or usual.

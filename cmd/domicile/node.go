@@ -9,6 +9,7 @@ import (
 
 	"domicile/dataplane/node"
 	"domicile/dataplane/node/store"
+	"domicile/internal/faultpoint"
 	"domicile/internal/tlsconf"
 )
 
@@ -69,6 +70,9 @@ func (c *nodeCmd) Run(ctx context.Context, e *env) error {
 	}
 	if audit != nil {
 		cfg.Audit = audit
+	}
+	if faultpoint.Enabled {
+		cfg.Store.Fault = func(op store.FileOp, unit string) error { return faultpoint.At("store."+string(op), unit) }
 	}
 	s, err := node.New(cfg)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"domicile/internal/faultpoint"
 )
 
 // logCache is how many of the newest entries are kept in memory.
@@ -78,7 +80,10 @@ func (s *voteStore) SetUint64(key []byte, v uint64) error {
 // it can be given, since votes and entries fail from then on.
 func (s *voteStore) setTerm(v uint64) error {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		err := s.StableStore.SetUint64(keyCurrentTerm, v)
+		err := faultpoint.At("raft.term", "")
+		if err == nil {
+			err = s.StableStore.SetUint64(keyCurrentTerm, v)
+		}
 		if err == nil || s.closing.Load() {
 			return nil
 		}
@@ -98,7 +103,10 @@ func (s *voteStore) Set(key, v []byte) error {
 	if s.pending == nil {
 		return errors.New("a vote's candidate without its term")
 	}
-	err := s.StableStore.Set(keyVote, append(s.pending, v...))
+	err := faultpoint.At("raft.vote", "")
+	if err == nil {
+		err = s.StableStore.Set(keyVote, append(s.pending, v...))
+	}
 	s.pending = nil
 	return err
 }
@@ -151,7 +159,11 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		return ErrClosed
 	}
 	begin := time.Now()
-	if err := s.LogStore.StoreLogs(logs); err != nil {
+	err := faultpoint.At("raft.log", "")
+	if err == nil {
+		err = s.LogStore.StoreLogs(logs)
+	}
+	if err != nil {
 		s.failure.Store(&err)
 		return err
 	}

@@ -197,11 +197,13 @@ func (p *pair) carry(d Direction) {
 			}
 		}
 	})
+	chunks := 0
 	for c := range queue {
 		if !p.way.late(p, d, c.at) || !p.way.pass(p, d) {
 			break
 		}
-		takes, garbled := p.way.due(d, len(c.bytes))
+		takes, garbled := p.way.due(d, chunks, len(c.bytes))
+		chunks++
 		if garbled {
 			c.bytes[len(c.bytes)/2] ^= 1 << 3
 		}

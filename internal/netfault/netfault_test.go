@@ -155,6 +155,16 @@ func TestGarbleFlipsOneBit(t *testing.T) {
 	hear(t, c, "abc")
 }
 
+func TestGarbleSparesWhatComesFirst(t *testing.T) {
+	l, c := link(t)
+	l.Spare(2) // link has said one thing
+	l.Garble(Forward)
+	say(t, c, "abc")
+	hear(t, c, "abc")
+	say(t, c, "abc")
+	hear(t, c, "ajc")
+}
+
 func TestBandwidthHoldsBytesUp(t *testing.T) {
 	l, c := link(t)
 	l.Bandwidth(Forward, 1)

@@ -13,6 +13,7 @@ type Way struct {
 	delay   [2]time.Duration
 	rate    [2]int64 // bytes a second; 0: as fast as it goes
 	garble  [2]int   // chunks of which one bit is to be flipped
+	spared  int      // chunks of each connection and direction that are not garbled
 	reset   bool
 	pairs   map[*pair]struct{}
 	carried [2]int64
@@ -38,6 +39,11 @@ func (w *Way) Bandwidth(dir Direction, bytes int64) { w.set(func() { w.rate[dir]
 
 // Garble flips one bit of the next bytes that pass in one direction.
 func (w *Way) Garble(dir Direction) { w.set(func() { w.garble[dir]++ }) }
+
+// Spare has Garble leave alone what was read first, so many times, of each
+// connection in each direction: a handshake that no checksum covers. Heal does not
+// undo it.
+func (w *Way) Spare(chunks int) { w.set(func() { w.spared = chunks }) }
 
 // Reset breaks every connection and refuses new ones.
 func (w *Way) Reset() {
@@ -87,13 +93,14 @@ func (w *Way) leave(p *pair) {
 	delete(w.pairs, p)
 }
 
-// due takes account of n bytes that are about to pass: how long they take at
-// the direction's bandwidth, and whether a bit of them is to be flipped.
-func (w *Way) due(d Direction, n int) (takes time.Duration, garbled bool) {
+// due takes account of n bytes that are about to pass, the connection's chunk of
+// that number in its direction: how long they take at the direction's bandwidth,
+// and whether a bit of them is to be flipped.
+func (w *Way) due(d Direction, chunk, n int) (takes time.Duration, garbled bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.carried[d] += int64(n)
-	if w.garble[d] > 0 {
+	if w.garble[d] > 0 && chunk >= w.spared {
 		w.garble[d]--
 		garbled = true
 	}

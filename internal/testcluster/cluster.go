@@ -23,9 +23,29 @@ type Options struct {
 	ProxyArgs                []string
 	// Faults puts links between the processes, so that each can be cut off from
 	// each other; with DOMICILE_FAULT_NAMESPACES set these are real interfaces
-	// (skipped where the test may not make any).
+	// (skipped where the test may not make any). The program is built with its
+	// labelled points then (package faultpoint).
 	Faults bool
+	// Disks puts each control server and node on a small disk of its own.
+	Disks Disks
 }
+
+// Disks says whether processes have disks of their own.
+type Disks int
+
+// Whether processes have disks of their own, which takes root.
+const (
+	NoDisks   Disks = iota
+	WantDisks       // where the test may mount any; HasDisk tells
+	NeedDisks       // the test is skipped where it may not
+)
+
+// Sizes of those disks, in MB: what a process needs at its start, and a few
+// times what the tests write.
+const (
+	controlDisk = 64
+	nodeDisk    = 96
+)
 
 // Tokens of every deployment made here; Verify looks for them where none may
 // be.
@@ -40,12 +60,14 @@ type Cluster struct {
 	t                        testing.TB
 	net                      network
 	dir                      string
+	faults, disks            bool
 }
 
 // Start starts a deployment and waits until it can serve.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, net: newNetwork(t, o), dir: t.TempDir()}
+	disks := checkDisks(t, o)
+	c := &Cluster{t: t, net: newNetwork(t, o), dir: folder(t), faults: o.Faults, disks: disks}
 	for range o.Controls {
 		c.AddControl(o.ControlArgs...).AwaitReady()
 	}
@@ -59,6 +81,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	for range o.Proxies {
 		c.AddProxy(o.ProxyArgs...).AwaitReady()
 	}
+	t.Cleanup(c.dumpWhenFailed)
 	return c
 }
 
@@ -67,14 +90,14 @@ func (c *Cluster) AddControl(args ...string) *Process {
 	id := fmt.Sprintf("c%d", len(c.Controls)+1)
 	listen, reach := c.net.listener(id)
 	raft, raftReach := c.net.listener(id)
-	data := filepath.Join(c.dir, id)
+	data, disk := c.diskFor(id, controlDisk)
 	all := []string{"control", "--id", id, "--data", data, "--listen", listen, "--advertise", "http://" + reach, "--raft-listen", raft, "--raft-advertise", raftReach, "--token", Token, "--log-level", "debug"}
 	if len(c.Controls) == 0 {
 		all = append(all, "--bootstrap")
 	} else {
 		all = append(all, "--join", c.Controls[0].Via)
 	}
-	p := spawn(c.t, c.net, &Process{ID: id, Name: "control " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, args: append(all, args...)})
+	p := c.spawn(&Process{ID: id, Name: "control " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, disk: disk, args: append(all, args...)})
 	c.Controls = append(c.Controls, p)
 	return p
 }
@@ -82,9 +105,9 @@ func (c *Cluster) AddControl(args ...string) *Process {
 func (c *Cluster) spawnNode(args ...string) *Process {
 	id := fmt.Sprintf("n%d", len(c.Nodes)+1)
 	listen, reach := c.net.listener(id)
-	data := filepath.Join(c.dir, id)
+	data, disk := c.diskFor(id, nodeDisk)
 	all := append([]string{"node", "--listen", listen, "--data", data, "--admin-token", NodeToken, "--log-level", "debug"}, args...)
-	p := spawn(c.t, c.net, &Process{ID: id, Name: "node " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, args: all})
+	p := c.spawn(&Process{ID: id, Name: "node " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, disk: disk, args: all})
 	c.Nodes = append(c.Nodes, p)
 	return p
 }
@@ -111,9 +134,18 @@ func (c *Cluster) AddProxy(args ...string) *Process {
 	listen, reach := c.net.listener(id)
 	cache := filepath.Join(c.dir, id+".cache")
 	all := append([]string{"proxy", "--listen", listen, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", cache, "--log-level", "debug"}, args...)
-	p := spawn(c.t, c.net, &Process{ID: id, Name: "proxy " + id, URL: "http://" + listen, Via: "http://" + reach, Data: cache, args: all})
+	p := c.spawn(&Process{ID: id, Name: "proxy " + id, URL: "http://" + listen, Via: "http://" + reach, Data: cache, args: all})
 	c.Proxies = append(c.Proxies, p)
 	return p
+}
+
+// spawn starts a process of the deployment.
+func (c *Cluster) spawn(p *Process) *Process {
+	c.t.Helper()
+	if c.faults {
+		p.points.file = filepath.Join(c.dir, p.ID+".points")
+	}
+	return spawn(c.t, c.net, p, c.wholeLog(p.ID))
 }
 
 // ControlURLs gives the control servers as a flag takes them.

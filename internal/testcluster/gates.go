@@ -34,7 +34,9 @@ func (g *gates) listener(process string) (listen, reach string) {
 	return listen, reach
 }
 
-func (g *gates) command(_ string, args []string) *exec.Cmd { return exec.Command(binary, args...) }
+func (g *gates) command(_, program string, args []string) *exec.Cmd {
+	return exec.Command(program, args...)
+}
 
 func (g *gates) flags() []string { return nil }
 

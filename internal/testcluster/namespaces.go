@@ -84,8 +84,8 @@ func (n *namespaces) add(process string) {
 		"add table ip fault; add set ip fault deaf { type ipv4_addr; }; add chain ip fault in { type filter hook input priority 0; }; add rule ip fault in ip saddr @deaf drop")
 }
 
-func (n *namespaces) command(process string, args []string) *exec.Cmd {
-	return exec.Command("ip", append([]string{"netns", "exec", n.name(process), binary}, args...)...)
+func (n *namespaces) command(process, program string, args []string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", n.name(process), program}, args...)...)
 }
 
 // flags: without TLS the program listens on loopback alone, unless told.

@@ -13,8 +13,8 @@ type network interface {
 	// listener makes an address for a process: where it listens, and where the
 	// others reach it.
 	listener(process string) (listen, reach string)
-	// command makes the command that runs the program with args as that process.
-	command(process string, args []string) *exec.Cmd
+	// command makes the command that runs a program with args as that process.
+	command(process, program string, args []string) *exec.Cmd
 	// cut loses what goes from one process to another, silently.
 	cut(from, to string)
 	// heal undoes every cut.
@@ -47,7 +47,10 @@ func (l loopback) listener(string) (listen, reach string) {
 	return addr, addr
 }
 
-func (loopback) command(_ string, args []string) *exec.Cmd { return exec.Command(binary, args...) }
+func (loopback) command(_, program string, args []string) *exec.Cmd {
+	return exec.Command(program, args...)
+}
+
 func (l loopback) cut(from, to string) {
 	l.t.Fatalf("cut %s from %s: the deployment was started without Options.Faults", from, to)
 }

@@ -15,10 +15,27 @@ import (
 	"testing"
 	"time"
 
+	"domicile/internal/faultpoint"
 	"domicile/internal/wait"
 )
 
-var binary string
+// The program under test: as it is shipped, and with its labelled points, which
+// is built when the first process needs it.
+var (
+	binary    string
+	buildOnce sync.Once
+	buildErr  error
+)
+
+func withPoints() string { return binary + "-points" }
+
+func build(out string, tags string) error {
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", out, "domicile/cmd/domicile")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program under test: %w\n%s", err, out)
+	}
+	return nil
+}
 
 // Main builds the program, runs the tests and removes what it built. A
 // package's TestMain hands over to it.
@@ -31,9 +48,8 @@ func Main(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "domicile")
-		build := exec.Command("go", "build", "-tags", "hashicorpmetrics", "-o", binary, "domicile/cmd/domicile")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the program under test: %v\n%s", err, out)
+		if err := build(binary, "hashicorpmetrics"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()
@@ -54,6 +70,9 @@ type Process struct {
 	t    testing.TB
 	net  network
 	args []string
+	disk bool // its data folder is on a disk of its own
+
+	points points
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -80,12 +99,12 @@ func FreeAddr(t testing.TB) string {
 // Spawn starts a process of the program with args that listens on addr.
 func Spawn(t testing.TB, name, addr, data string, args ...string) *Process {
 	t.Helper()
-	return spawn(t, loopback{t}, &Process{Name: name, URL: "http://" + addr, Via: "http://" + addr, Data: data, args: args})
+	return spawn(t, loopback{t}, &Process{Name: name, URL: "http://" + addr, Via: "http://" + addr, Data: data, args: args}, nil)
 }
 
-func spawn(t testing.TB, n network, p *Process) *Process {
+func spawn(t testing.TB, n network, p *Process, whole *os.File) *Process {
 	t.Helper()
-	p.t, p.net, p.log = t, n, &tail{}
+	p.t, p.net, p.log = t, n, &tail{whole: whole}
 	p.args = append(p.args, n.flags()...)
 	name := p.Name
 	t.Cleanup(func() {
@@ -101,7 +120,15 @@ func spawn(t testing.TB, n network, p *Process) *Process {
 // Start runs the process again with the arguments it had.
 func (p *Process) Start() {
 	p.t.Helper()
-	cmd := p.net.command(p.ID, p.args)
+	program := binary
+	if p.points.file != "" {
+		if buildOnce.Do(func() { buildErr = build(withPoints(), "hashicorpmetrics,faultpoint") }); buildErr != nil {
+			p.t.Fatal(buildErr)
+		}
+		program = withPoints()
+	}
+	cmd := p.net.command(p.ID, program, p.args)
+	cmd.Env = append(os.Environ(), faultpoint.Env+"="+p.points.file)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	if err := cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.Name, err)
@@ -189,8 +216,9 @@ var quick = &http.Client{Timeout: 5 * time.Second}
 
 // tail keeps the last of what is written to it.
 type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	whole *os.File // gets all of it too; may be nil
+	mu    sync.Mutex
+	buf   bytes.Buffer
 }
 
 const tailSize = 256 << 10
@@ -200,6 +228,11 @@ func (l *tail) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	if l.buf.Len() > tailSize {
 		l.buf.Next(l.buf.Len() / 2)
+	}
+	if l.whole != nil {
+		if _, err := l.whole.Write(b); err != nil {
+			return 0, err
+		}
 	}
 	return l.buf.Write(b)
 }

@@ -254,3 +254,12 @@ func (c *Cluster) AnyControl() *Process {
 	c.t.Fatal("no control server runs")
 	return nil
 }
+
+// listTenants gives the directory as one server has it.
+func listTenants(p *Process) (tenants []tenantLine, err error) {
+	a := do(context.Background(), quick, http.MethodGet, p.URL+"/_shard/tenants?limit=1000", "")
+	if a.Status != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", p.Name, a)
+	}
+	return tenants, json.Unmarshal(a.Body, &tenants)
+}

@@ -119,7 +119,8 @@ func (c *commits) commitEnds() {
 
 // AwaitAcknowledged returns when p, a position of this opening of the unit
 // (from Seen, for a read), is acknowledged. Where it is already that is one
-// atomic comparison. ctx's cause, ErrUnreplicated after a GiveUp, ErrGone.
+// atomic comparison. After a sync that failed it syncs itself, as nobody else might.
+// ctx's cause, ErrUnreplicated after a GiveUp, ErrGone, ErrDiskFull, ErrIO.
 func (u *Unit) AwaitAcknowledged(ctx context.Context, p Position) error {
 	c := &u.commits
 	if c.acks.seq.Load() >= p.Seq {
@@ -141,6 +142,11 @@ func (u *Unit) AwaitAcknowledged(ctx context.Context, p Position) error {
 			return c.unreplicated()
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case c.failed && !c.syncing && p.Compare(c.durable.pos) > 0:
+			if err := c.syncOnce(); err != nil {
+				return &UnitError{Unit: c.u.name, Op: "make what was read durable", Err: diskError(err), Hint: "check the node's disk"}
+			}
+			continue
 		}
 		c.done.Wait()
 	}

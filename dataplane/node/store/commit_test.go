@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -108,6 +109,35 @@ func TestSyncFails(t *testing.T) {
 		if n := one(t, u, "SELECT count(*) FROM t"); n != "10" {
 			t.Fatal(n)
 		}
+	}
+}
+
+// After a sync that failed a read of what was committed does not wait for a write to
+// come and make it good: it syncs itself, and tells what is wrong where it cannot
+// (found by failing disks under load: clients that only read waited for good).
+func TestReadAfterAFailedSyncSyncs(t *testing.T) {
+	var fail atomic.Bool
+	s := open(t, Config{Fault: func(op FileOp, _ string) error {
+		if op == OpSync && fail.Load() {
+			return &os.PathError{Op: "fdatasync", Err: unix.EIO}
+		}
+		return nil
+	}})
+	u := unit(t, s)
+	write(t, u, "CREATE TABLE t(a)")
+	fail.Store(true)
+	_, err := insert(u)
+	wantErr(t, err, ErrOutcomeUnknown)
+	seen := u.Seen()
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := u.AwaitAcknowledged(short, seen); !errors.Is(err, ErrIO) || errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("while the disk fails: %v, want an error of the disk", err)
+	}
+	fail.Store(false)
+	wantErr(t, u.AwaitAcknowledged(short, seen), nil)
+	if u.Position() != seen {
+		t.Errorf("acknowledged up to %s, a read has seen %s", u.Position(), seen)
 	}
 }
 
