@@ -147,7 +147,7 @@ func TestO9CodesOfNodesAndProxiesAreListed(t *testing.T) {
 	}
 	admin := []string{ // of /_admin/, /_ready and what no client is told
 		"holder_required", "holder_newer", "unit_exists", "wrong_unit_id", "wrong_state", "job_conflict",
-		"takes_no_lease", "bad_image", "stale_grant", "list_not_held", "epoch_passed", "needs_image", "promised", "upgrade_required",
+		"takes_no_lease", "bad_image", "stale_call", "stale_grant", "list_not_held", "epoch_passed", "needs_image", "promised", "upgrade_required",
 		"loop_detected", "unknown_bucket", "bucket_required",
 	}
 	for schema, folders := range map[string][]string{

@@ -34,6 +34,9 @@ type executor struct {
 	known   *knowledge
 	events  *eventLog
 	meters  *failoverMeters
+	// numbers counts the calls that change nodes. It goes on over terms, and so
+	// counts up in each.
+	numbers atomic.Uint64
 	// interrupt, if set, is called before a command is proposed: tests stop the
 	// leader there.
 	interrupt atomic.Pointer[func(fsm.Command)]
@@ -162,7 +165,7 @@ func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
 
 func (s *shift) start(ctx context.Context, state *fsm.State, a loops.Action) {
 	scope, _ := state.Scope()
-	call := nodeCall{nodes: s.nodes, action: a,
+	call := nodeCall{nodes: s.nodes, action: a, number: s.numbers.Add(1),
 		holder: proto.Holder{Authority: scope.Authority(), History: scope.History, Term: s.term}}
 	if job, ok := state.Job(a.Job); ok {
 		call.schema = job.Schema

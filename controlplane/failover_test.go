@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -132,6 +133,16 @@ func TestL6AFailoverByHandOfANodeThatAnswersReleasesFirst(t *testing.T) {
 		t.Errorf("n1 was told %v, n2 %v", nodes[0].told, nodes[1].told)
 	}
 	s.copiesAre("t0", "n2", "n1:in_sync")
+	for _, n := range nodes { // its call to hand over, and those to follow and to be promoted, have an order (I5)
+		last := uint64(0)
+		for _, text := range n.calledBy() {
+			number, err := strconv.ParseUint(text, 10, 64)
+			if err != nil || number <= last {
+				t.Errorf("%s was called by number %q after %d", n.name, text, last)
+			}
+			last = number
+		}
+	}
 	again := s.want(s.ask("POST", "/_shard/nodes/n1/failover", "", "Idempotency-Key", "k"), 200, "")
 	if again.text != r.text {
 		t.Errorf("again it answers %s, want %s", again.text, r.text)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type fakeNode struct {
 	holder  proto.Holder
 	ids     []string // X-Request-Id of changing calls
 	calls   int      // changing calls
+	numbers []string // and the numbers of all calls but grants
 	fakeLease
 	// fault, if set, runs before a changing call is served and may answer or
 	// hang it: true means that it is done with.
@@ -54,6 +56,9 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+nodeToken {
 		httpserve.WriteError(w, httpserve.Errorf(401, "unauthorized", "wrong token"))
 		return
+	}
+	if r.Method != http.MethodGet && r.URL.Path != "/_admin/lease" {
+		n.set(func() { n.numbers = append(n.numbers, r.Header.Get(proto.HeaderCall)) })
 	}
 	switch {
 	case r.URL.Path == "/_admin/stats":
@@ -190,6 +195,13 @@ func (n *fakeNode) ran(u fsm.UnitName) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.schemas[u])
+}
+
+// calledBy gives the numbers of the calls that the node was sent, as they came.
+func (n *fakeNode) calledBy() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.numbers)
 }
 
 func (n *fakeNode) changes() int {

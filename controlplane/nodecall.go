@@ -19,6 +19,7 @@ type nodeCall struct {
 	action loops.Action
 	node   nodeAt
 	holder proto.Holder
+	number uint64 // of the call, in the term of holder; 0: it changes nothing
 	schema string
 	// source is whom units follow, and token what that node is shown; others are
 	// the nodes that units are handed to.
@@ -88,10 +89,26 @@ func (c *nodeCall) do(ctx context.Context) loops.Answer {
 	}
 }
 
+// header numbers the call, so that a node knows a late one.
+func (c *nodeCall) header() http.Header {
+	h := http.Header{}
+	if c.number != 0 {
+		h.Set(proto.HeaderCall, strconv.FormatUint(c.number, 10))
+	}
+	return h
+}
+
+// unitHeader is header, with the id of the unit that the call is about.
+func (c *nodeCall) unitHeader() http.Header {
+	h := c.header()
+	h.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.action.Target.ID), 10))
+	return h
+}
+
 func (c *nodeCall) make(ctx context.Context) loops.Answer {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := c.nodes.call(ctx, http.MethodPut, c.node, unitPath(c.action.Target.Unit), nil,
+	reply, err := c.nodes.call(ctx, http.MethodPut, c.node, unitPath(c.action.Target.Unit), c.header(),
 		proto.MakeUnit{ID: c.action.Target.ID, Holder: c.holder})
 	if err == nil && reply.status == http.StatusCreated {
 		return loops.Answer{Outcome: loops.Done}
@@ -102,7 +119,7 @@ func (c *nodeCall) make(ctx context.Context) loops.Answer {
 func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
-	reply, err := c.nodes.call(ctx, http.MethodPost, c.node, unitPath(c.action.Target.Unit)+"/schema", nil,
+	reply, err := c.nodes.call(ctx, http.MethodPost, c.node, unitPath(c.action.Target.Unit)+"/schema", c.unitHeader(),
 		proto.RunSchema{SQL: c.schema, Holder: c.holder})
 	switch {
 	case err == nil && reply.status == http.StatusOK:
@@ -123,9 +140,8 @@ func (c *nodeCall) runSchema(ctx context.Context) loops.Answer {
 func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	header := http.Header{}
+	header := c.unitHeader()
 	header.Set(proto.HeaderHolder, c.holder.String())
-	header.Set(proto.HeaderUnitID, strconv.FormatUint(uint64(c.action.Target.ID), 10))
 	if c.action.Verb == loops.RemoveCopy {
 		header.Set(proto.HeaderRemoval, proto.RemovalCopy)
 	}

@@ -53,3 +53,26 @@ func TestOnlyANodesWordEndsARemoval(t *testing.T) {
 		node.Close()
 	}
 }
+
+// TestM6AThawThatFailedIsAskedAgain: a job that ended while its source had not taken a
+// unit back would leave it given up to nobody (architecture §3.6.5).
+func TestM6AThawThatFailedIsAskedAgain(t *testing.T) {
+	for body, want := range map[string]loops.Outcome{
+		`{"thawed":["acme"],"failed":[]}`: loops.Done,
+		`{}`:                              loops.Done, // a node of another make (X1)
+		`{"thawed":[],"failed":[{"tenant":"acme","why":"not here","code":"unknown_tenant"}]}`:     loops.Done,
+		`{"thawed":[],"failed":[{"tenant":"acme","why":"another","code":"wrong_unit_id"}]}`:       loops.Done,
+		`{"thawed":[],"failed":[{"tenant":"acme","why":"disk","code":"disk_error"}]}`:             loops.Unavailable,
+		`{"thawed":["x"],"failed":[{"tenant":"acme","why":"another job","code":"job_conflict"}]}`: loops.Unavailable,
+	} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }))
+		transport := &http.Transport{}
+		call := nodeCall{nodes: newNodeClient(transport), node: nodeAt{name: "n1", addr: node.URL, token: "t"},
+			action: loops.Action{Call: loops.Call{Job: 7, Target: fsm.Target{Node: "n1"}}, Verb: loops.ThawUnits}}
+		if a := call.do(context.Background()); a.Outcome != want {
+			t.Errorf("%s: outcome %d, want %d", body, a.Outcome, want)
+		}
+		transport.CloseIdleConnections()
+		node.Close()
+	}
+}

@@ -32,7 +32,7 @@ func (c *nodeCall) ask(ctx context.Context, limit time.Duration, path, what stri
 	if body == nil {
 		method = http.MethodGet
 	}
-	reply, err := c.nodes.call(ctx, method, c.node, path, nil, body)
+	reply, err := c.nodes.call(ctx, method, c.node, path, c.header(), body)
 	if err == nil && reply.status == http.StatusOK {
 		if into == nil || json.Unmarshal(reply.body, into) == nil {
 			return loops.Answer{}, true
@@ -107,7 +107,16 @@ func (c *nodeCall) handOver(ctx context.Context) loops.Answer {
 
 func (c *nodeCall) thaw(ctx context.Context) loops.Answer {
 	body := proto.Thaw{Job: jobText(c.action.Job), Units: c.handoverUnits(), Holder: c.holder}
-	a, ok := c.ask(ctx, callTimeout, pathThaw, "take tenants back", body, nil)
+	var answer proto.Thawed
+	a, ok := c.ask(ctx, callTimeout, pathThaw, "take tenants back", body, &answer)
+	for _, f := range answer.Failed {
+		// What the node does not hold it has not given up either. Any other has to be
+		// taken back before the job ends (architecture §3.6.5).
+		if f.Code != fsm.CodeTenantUnknown && f.Code != nodeCodeWrongID {
+			return loops.Answer{Outcome: loops.Unavailable, Refusal: &fsm.Refusal{Code: fsm.CodeNodeRefused,
+				Text: fmt.Sprintf("node %s does not take tenant %s back: %s", c.node.name, f.Tenant, f.Why), Fields: c.fields()}}
+		}
+	}
 	if ok || a.Refusal != nil && a.Refusal.Fields["code"] == string(proto.CodeUnknownRoute) {
 		return loops.Answer{Outcome: loops.Done} // a node that hands nothing over has nothing to take back
 	}

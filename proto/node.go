@@ -13,7 +13,7 @@ const (
 	// HeaderHolder names who makes a changing call that has no JSON body:
 	// "<authority> <history> <term>".
 	HeaderHolder = "Domicile-Holder"
-	// HeaderUnitID carries the id of the unit that a DELETE is about.
+	// HeaderUnitID carries the id of the unit that a DELETE, or a schema, is about.
 	HeaderUnitID = "Domicile-Unit-Id"
 	// HeaderRemoval, with the value RemovalCopy, says of a DELETE that the unit
 	// lives on at another node: the one that is asked refuses where it may write
@@ -22,7 +22,14 @@ const (
 	HeaderRemoval = "Domicile-Removal"
 	RemovalCopy   = "copy"
 	HeaderAside   = "Domicile-Aside"
+	// HeaderCall numbers the changing calls of a leader in its term: a node refuses
+	// one about a unit of which it has taken one with a higher number (I5), with 409
+	// CodeStaleCall. A call without it is not compared.
+	HeaderCall = "Domicile-Call"
 )
+
+// CodeStaleCall: a call that its leader sent later was taken already.
+const CodeStaleCall fsm.Code = "stale_call"
 
 // Holder names who makes a changing call to a node. Holders of one authority
 // order by (History, Term); a node refuses an older one, and one of another

@@ -174,6 +174,13 @@ type Thaw struct {
 	Holder
 }
 
+// Thawed answers POST /_admin/thaw: each unit is in one of the lists. One that is
+// the node's already is in the first.
+type Thawed struct {
+	Thawed []fsm.UnitName `json:"thawed"`
+	Failed []FailedUnit   `json:"failed"`
+}
+
 // HeldUnit is a line of GET /_admin/units.
 type HeldUnit struct {
 	Unit        fsm.UnitName `json:"unit"`

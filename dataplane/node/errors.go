@@ -25,6 +25,7 @@ const (
 	codeWrongID        = "wrong_unit_id"
 	codeNeedsImage     = "needs_image"
 	codeEpochPassed    = "epoch_passed"
+	codeJobConflict    = "job_conflict"
 )
 
 func badRequest(format string, args ...any) *httpserve.Error {

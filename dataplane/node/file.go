@@ -88,6 +88,9 @@ func (r *request) putFile(ctx context.Context, unit string) error {
 	if body == nil {
 		return badRequest("the body is the unit's SQLite file")
 	}
+	if err := r.hearOne(word{makes: true}, unit, 0); err != nil {
+		return err
+	}
 	size := int64(r.ctx.Request.Header.ContentLength())
 	if size < 0 {
 		size = -1

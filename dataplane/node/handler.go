@@ -38,10 +38,11 @@ type heads struct {
 
 	authorization  []byte
 	idempotencyKey []byte
-	after          []byte // Domicile-After
-	holder         []byte // Domicile-Holder
-	unitID         []byte // Domicile-Unit-Id
-	client         []byte // the address in Domicile-Client
+	after          []byte       // Domicile-After
+	holder         []byte       // Domicile-Holder
+	unitID         []byte       // Domicile-Unit-Id
+	by             store.Holder // whom hold has admitted
+	client         []byte       // the address in Domicile-Client
 	lastEventID    []byte
 	readMode       bool // Domicile-Mode: read
 	routed         bool // Domicile-Route: a proxy's table places the unit here

@@ -38,8 +38,15 @@ func (r *request) handOver() error {
 	if err := r.hold(body.Holder); err != nil {
 		return err
 	}
+	refused, err := r.hear(word{job: body.Job}, handedOver(body.Units)...)
+	if err != nil {
+		return err
+	}
 	answer := proto.HandedOver{Released: []proto.PromotedUnit{}, Failed: []proto.FailedUnit{}}
 	r.s.each(body.Units, func(u *proto.HandoverUnit) (store.Position, error) {
+		if err := refused[string(u.Unit)]; err != nil {
+			return store.Position{}, err
+		}
 		return r.s.handOverOne(ctx, body.Job, limit, u)
 	}, func(u *proto.HandoverUnit, p store.Position, err error) {
 		if err != nil {
@@ -50,6 +57,14 @@ func (r *request) handOver() error {
 	})
 	r.s.log.Info("units handed over", "job", body.Job, "released", len(answer.Released), "failed", len(answer.Failed))
 	return r.json(200, answer)
+}
+
+func handedOver(units []proto.HandoverUnit) []store.UnitID {
+	ids := make([]store.UnitID, len(units))
+	for i, u := range units {
+		ids[i] = store.UnitID{Name: string(u.Unit), ID: uint64(u.ID)}
+	}
+	return ids
 }
 
 func checkHandover(job string, units []proto.HandoverUnit) ([]string, error) {
@@ -142,17 +157,24 @@ func (r *request) thawUnits() error {
 	if err := r.holdOrByHand(body.Holder); err != nil {
 		return err
 	}
+	refused, err := r.hear(word{thaws: body.Job}, handedOver(body.Units)...)
+	if err != nil {
+		return err
+	}
 	ctx := r.s.context(r.began)
-	thawed, failed := []fsm.UnitName{}, []proto.FailedUnit{}
+	answer := proto.Thawed{Thawed: []fsm.UnitName{}, Failed: []proto.FailedUnit{}}
 	for _, u := range body.Units {
-		err := r.s.thawOne(ctx, string(u.Unit), uint64(u.ID), body.Job)
+		err := refused[string(u.Unit)]
+		if err == nil {
+			err = r.s.thawOne(ctx, string(u.Unit), uint64(u.ID), body.Job)
+		}
 		if err != nil {
-			failed = append(failed, failedUnit(string(u.Unit), err))
+			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
 			continue
 		}
-		thawed = append(thawed, u.Unit)
+		answer.Thawed = append(answer.Thawed, u.Unit)
 	}
-	return r.json(200, map[string]any{"thawed": thawed, "failed": failed})
+	return r.json(200, answer)
 }
 
 func checkThaw(job string, units []proto.HandoverUnit) ([]string, error) {
@@ -176,11 +198,6 @@ func (s *Server) thawOne(ctx context.Context, unit string, id uint64, job string
 	if id != 0 && rec.ID != id {
 		return httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id, %d", unit, rec.ID)
 	}
-	u, release, err := s.store.Acquire(ctx, unit)
-	if err != nil {
-		return err
-	}
-	defer release()
 	was := false
 	_, err = s.store.Update(ctx, unit, func(rec *store.Record) error {
 		if rec.State != store.Sent {
@@ -201,6 +218,14 @@ func (s *Server) thawOne(ctx context.Context, unit string, id uint64, job string
 	if by, here := s.gaveUp.LoadAndDelete(unit); was && here && by == job {
 		s.replica.Promoted([]string{unit})
 	}
+	u, release, err := s.store.Acquire(ctx, unit)
+	if errors.Is(err, store.ErrDamaged) {
+		return nil // one that cannot be opened is not frozen either
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
 	if u.Thaw() || was {
 		s.log.Info("unit thawed", "unit", unit)
 	}

@@ -33,6 +33,7 @@ func (l *unitLocks) lockAll(units []string) (unlock func()) {
 func (r *request) holdOrByHand(body proto.Holder) error {
 	_, named, err := r.holderOf(body)
 	if err == nil && !named && (r.s.fence.lease == nil || !r.s.fence.lease.Current()) {
+		r.by = r.s.store.Holder()
 		return nil
 	}
 	return r.hold(body)
@@ -60,8 +61,12 @@ func (r *request) promoteUnits() error {
 	for i, u := range body.Tenants {
 		ids[i] = store.UnitID{Name: string(u.Unit), ID: uint64(u.ID)}
 	}
+	refused, err := r.hear(word{epoch: func(string) uint64 { return epoch }}, ids...)
+	if err != nil {
+		return err
+	}
 	answer := proto.Promoted{Promoted: []proto.PromotedUnit{}, Failed: []proto.FailedUnit{}}
-	for i, p := range r.s.promote(r.s.context(r.began), epoch, ids) {
+	for i, p := range r.s.promote(r.s.context(r.began), epoch, ids, refused) {
 		name := body.Tenants[i].Unit
 		if p.err != nil {
 			answer.Failed = append(answer.Failed, failedUnit(string(name), p.err))
@@ -90,7 +95,12 @@ func (r *request) promoteUnit(ctx context.Context, unit string) error {
 	if err := r.holdOrByHand(body.Holder); err != nil {
 		return err
 	}
-	p := r.s.promote(ctx, epoch, []store.UnitID{{Name: unit, ID: uint64(body.ID)}})[0]
+	id := store.UnitID{Name: unit, ID: uint64(body.ID)}
+	refused, err := r.hear(word{epoch: func(string) uint64 { return epoch }}, id)
+	if err != nil {
+		return err
+	}
+	p := r.s.promote(ctx, epoch, []store.UnitID{id}, refused)[0]
 	if p.err != nil {
 		return p.err
 	}
@@ -150,17 +160,22 @@ type promotion struct {
 	err error
 }
 
-// promote makes units primaries here at an epoch, each or with the reason why not; the
-// caller has locked them. Epoch 0, by hand, is the next one of each unit. One durable
-// write does it for all of them.
-func (s *Server) promote(ctx context.Context, epoch uint64, ids []store.UnitID) []promotion {
+// promote makes units primaries here at an epoch, each or with the reason why not,
+// which is given for those that are refused; the caller has locked them. Epoch 0, by
+// hand, is the next one of each unit. One durable write does it for all of them.
+func (s *Server) promote(ctx context.Context, epoch uint64, ids []store.UnitID, refused map[string]error) []promotion {
 	all := make([]promotion, len(ids))
 	byEpoch := map[uint64][]int{} // one, but by hand
 	for i, id := range ids {
+		if all[i].err = refused[id.Name]; all[i].err != nil {
+			continue
+		}
 		rec, err := s.store.Get(id.Name)
 		at := epoch
 		switch {
 		case err != nil:
+		case id.ID != 0 && rec.ID != id.ID:
+			err = httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id, %d", id.Name, rec.ID)
 		case rec.State == store.Active && epoch == 0:
 			err = httpserve.Errorf(409, codeWrongState, "unit %s is the primary here already", id.Name)
 		case rec.State == store.Active && rec.Epoch == epoch: // asked again
@@ -201,6 +216,7 @@ func (s *Server) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID
 		rec, _ := s.store.Get(ids[i].Name) // one that is not there any more is refused below
 		before = append(before, rec)
 	}
+	defer s.stayCopies(ids, list, all)
 	var news []string
 	for j, err := range s.store.Promote(ctx, epoch, units) {
 		name := units[j].Name
@@ -227,6 +243,26 @@ func (s *Server) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID
 	s.log.Info("units promoted", "units", len(news), "epoch", epoch)
 }
 
+// stayCopies has those that were not promoted follow on, and promise as before.
+func (s *Server) stayCopies(ids []store.UnitID, list []int, all []promotion) {
+	var copies []store.Record
+	for _, i := range list {
+		if all[i].err == nil {
+			continue
+		}
+		if rec, err := s.store.Get(ids[i].Name); err == nil && rec.State == store.Following {
+			s.promises.Followed(rec.Name)
+			copies = append(copies, rec)
+		}
+	}
+	if len(copies) == 0 {
+		return
+	}
+	if err := s.replica.ResumeUnits(copies); err != nil {
+		s.log.Error("copies that were not promoted do not follow until they are told to again", "units", len(copies), "err", err)
+	}
+}
+
 // followUnits is POST follow: the units of a list follow another node here.
 func (r *request) followUnits() error {
 	var body proto.FollowUnits
@@ -249,11 +285,23 @@ func (r *request) followUnits() error {
 	if err := r.hold(body.Holder); err != nil {
 		return err
 	}
+	ids, epochs := make([]store.UnitID, len(body.Units)), make(map[string]uint64, len(body.Units))
+	for i, u := range body.Units {
+		ids[i], epochs[string(u.Unit)] = store.UnitID{Name: string(u.Unit), ID: uint64(u.ID)}, u.Epoch
+	}
+	refused, err := r.hear(word{epoch: func(unit string) uint64 { return epochs[unit] }, makes: true, again: true}, ids...)
+	if err != nil {
+		return err
+	}
 	answer := proto.FollowingUnits{Following: []fsm.UnitName{}, Failed: []proto.FailedUnit{}}
 	if err := r.s.kept.keepAddress(source.as); err != nil {
 		return err
 	}
 	for _, u := range body.Units {
+		if err := refused[string(u.Unit)]; err != nil {
+			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
+			continue
+		}
 		if err := r.s.followOne(r.s.context(r.began), string(u.Unit), uint64(u.ID), u.Epoch, source); err != nil {
 			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
 			continue
@@ -282,6 +330,9 @@ func (r *request) followUnit(ctx context.Context, unit string) error {
 	}
 	defer r.s.changes.lock(unit)()
 	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	if err := r.hearOne(word{epoch: func(string) uint64 { return body.Epoch }, makes: true, again: true}, unit, uint64(body.ID)); err != nil {
 		return err
 	}
 	if err := r.s.followOne(ctx, unit, uint64(body.ID), body.Epoch, source); err != nil {

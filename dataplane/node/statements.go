@@ -19,8 +19,18 @@ func (r *request) schema(ctx context.Context, unit string) error {
 	if err := httpserve.DecodeObject(text, &body); err != nil {
 		return err
 	}
+	id, err := r.unitIDHeader()
+	if err != nil {
+		return err
+	}
 	defer r.s.changes.lock(unit)()
 	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	if rec, err := r.s.store.Get(unit); err == nil && id != 0 && rec.ID != id {
+		return r.wrongID(unit)
+	}
+	if err := r.hearOne(word{}, unit, id); err != nil {
 		return err
 	}
 	release, err := r.acquire(ctx, unit)

@@ -33,6 +33,11 @@ func (r *request) putUnit(ctx context.Context, unit string) error {
 	if err := r.hold(body.Holder); err != nil {
 		return err
 	}
+	if _, err := r.s.store.Get(unit); errors.Is(err, store.ErrUnknownUnit) {
+		if err := r.hearOne(word{makes: true}, unit, 0); err != nil {
+			return err
+		}
+	}
 	rec, err := r.s.store.Create(ctx, unit, uint64(body.ID))
 	r.s.fence.records.forget(unit)
 	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrWrongID) {
@@ -77,11 +82,20 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 		return err
 	}
 	rec, err := r.s.store.Get(unit)
-	if err != nil {
-		return err
+	wrong := err == nil && id != 0 && id != rec.ID
+	if wrong || errors.Is(err, store.ErrUnknownUnit) {
+		if err := r.removes(); err != nil {
+			return err
+		}
 	}
-	if id != 0 && id != rec.ID {
+	switch {
+	case err != nil:
+		return err
+	case wrong:
 		return r.wrongID(unit)
+	}
+	if err := r.hearOne(word{}, unit, id); err != nil {
+		return err
 	}
 	copied := string(r.ctx.Request.Header.Peek(proto.HeaderRemoval)) == proto.RemovalCopy
 	if copied && rec.State == store.Active && r.s.fence.lease != nil && r.s.fence.lease.MayWrite(unit, rec.ID) == nil {
@@ -92,6 +106,9 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 		if err := r.s.keepAside(ctx, &rec, r.ctx.Response.Header.Set); err != nil {
 			return err
 		}
+	}
+	if err := r.removes(); err != nil {
+		return err
 	}
 	r.s.replica.Unfollow(unit)
 	err = r.s.store.Delete(ctx, unit, rec.ID)
@@ -156,6 +173,9 @@ func (r *request) freeze(ctx context.Context, unit string) error {
 	if err := r.hold(body.Holder); err != nil {
 		return err
 	}
+	if err := r.hearOne(word{}, unit, 0); err != nil {
+		return err
+	}
 	u, release, err := r.s.store.Acquire(ctx, unit)
 	if err != nil {
 		return err
@@ -200,6 +220,9 @@ func (r *request) thaw(ctx context.Context, unit string) error {
 	if err := r.holdOrByHand(body.Holder); err != nil {
 		return err
 	}
+	if err := r.hearOne(word{thaws: body.Job}, unit, 0); err != nil {
+		return err
+	}
 	if err := r.s.thawOne(ctx, unit, 0, body.Job); err != nil {
 		return err
 	}
@@ -207,7 +230,7 @@ func (r *request) thaw(ctx context.Context, unit string) error {
 }
 
 func jobConflict(rec *store.Record, why string) error {
-	e := httpserve.Errorf(409, "job_conflict", "unit %s: %s", rec.Name, why)
+	e := httpserve.Errorf(409, codeJobConflict, "unit %s: %s", rec.Name, why)
 	e.Fields = map[string]any{"job": rec.Job, "state": string(rec.State)}
 	return e
 }
@@ -250,6 +273,9 @@ func (r *request) release(ctx context.Context, unit string) error {
 	}
 	defer r.s.changes.lock(unit)()
 	if err := r.hold(body.Holder); err != nil {
+		return err
+	}
+	if err := r.hearOne(word{job: body.Job}, unit, 0); err != nil {
 		return err
 	}
 	u, free, err := r.s.store.Acquire(ctx, unit)

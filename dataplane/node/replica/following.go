@@ -351,11 +351,20 @@ func (r *Replicator) Resume() error {
 	if err != nil {
 		return err
 	}
+	return r.ResumeUnits(all)
+}
+
+// ResumeUnits follows again those of the records that are copies', after Unfollow.
+func (r *Replicator) ResumeUnits(records []store.Record) error {
+	epochs, err := r.store.ToldEpochs()
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rec := range all {
+	for _, rec := range records {
 		if rec.State == store.Following && rec.From != "" && r.following[rec.Name] == nil {
-			r.newFollowing(rec.Name, rec.ID, rec.Epoch, rec.From)
+			r.newFollowing(rec.Name, rec.ID, max(rec.Epoch, epochs[rec.Name]), rec.From)
 		}
 	}
 	return nil

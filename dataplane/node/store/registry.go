@@ -16,7 +16,7 @@ import (
 )
 
 // units.bolt: bucket "units" has a JSON record by unit name, bucket "node" the
-// newest holder. Each change is one synced bbolt transaction.
+// newest holder, bucket "told" what it has said of the units. Each change is one synced bbolt transaction.
 
 var (
 	unitsBucket = []byte("units")
@@ -142,8 +142,16 @@ func (s *Store) putRecord(r *stored) error {
 	return s.update(r.Name, func(b *bolt.Bucket) error { return put(b, r) })
 }
 
+// dropRecord forgets a unit, and what was told of it.
 func (s *Store) dropRecord(name string) error {
-	return s.update(name, func(b *bolt.Bucket) error { return b.Delete([]byte(name)) })
+	return s.update(name, func(b *bolt.Bucket) error {
+		if told := b.Tx().Bucket(toldBucket); told != nil {
+			if err := told.Delete([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return b.Delete([]byte(name))
+	})
 }
 
 func put(b *bolt.Bucket, r *stored) error {
