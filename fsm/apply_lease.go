@@ -33,6 +33,7 @@ func (c *change) lose(name NodeName, lost bool) {
 	n := *e.node
 	n.Lost = lost
 	c.State.putNode(&n)
+	c.events = append(c.events, Event{Node: n.info()})
 	c.recount(name)
 }
 

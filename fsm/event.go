@@ -24,6 +24,9 @@ type NodeInfo struct {
 	Addr   string
 	Region RegionName
 	Zone   ZoneName
+	// Lost says that the node was failed over and has not answered since: it answers
+	// nobody any more, as far as the group knows.
+	Lost bool
 }
 
 // UnitInfo is what a proxy needs of a unit. Copies are those that follow, each

@@ -63,7 +63,7 @@ func TestL5I4OneEntryFlipsAllUnitsOfANode(t *testing.T) {
 	}
 	d.want("a b bare c new gone", "a n2 active flipped after n1, b n3 active flipped after n1, bare n1 active, c n2 active, new n1 creating, gone n1 deleting")
 	d.wantCopies("a", "n1 former")
-	if len(d.events) != 2 || d.events[0].Unit.Node != "n2" || len(d.events[0].Unit.Copies) > 0 {
+	if len(d.events) != 3 || d.events[0].Unit.Node != "n2" || len(d.events[0].Unit.Copies) > 0 || !d.events[2].Node.Lost {
 		t.Errorf("events %+v", d.events)
 	}
 	n, _ := d.Node("n1")

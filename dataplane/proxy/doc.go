@@ -44,6 +44,10 @@
 // before its body is read. A node that is down costs nobody a connect meanwhile but
 // the one who probes it (R5).
 //
+// A request that a node may have got and does not answer is given up once the
+// directory says that the node is lost and the unit elsewhere (Lost in refused.go): where
+// R2 allows that it is sent to the new node, else the client gets 502 outcome_unknown.
+//
 // With Domicile-Mode: read and Domicile-Prefer: replica a request goes to an in-sync
 // copy, a near one first, and to the primary where none is there, or the copy cannot
 // be reached or answers 421, 503 or 504 (copies.go). It is not sent again where it

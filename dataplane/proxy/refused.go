@@ -50,6 +50,25 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 	return h.sendOn(r, f, d, p)
 }
 
+// Lost gives up a request that a lost node does not answer once the table places its
+// unit elsewhere: no write of it can be acknowledged there any more, and a read would be
+// of the past. A unit that stays with its node may be served there yet.
+func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bool {
+	if d.Route != routeTenant {
+		return false
+	}
+	var name [maxUnit]byte
+	unit := placeOf(r, d).unit(name[:0])
+	t := h.dir.table()
+	s := t.seat(unit)
+	if s == nil || s.up == nil || s.up == u {
+		return false
+	}
+	d.Spare = false
+	h.forward(r, d, s.up, unit, t.position.Revision)
+	return d.Action == http1.ActionForward
+}
+
 // placeOf reads again what a request on the data path names.
 func placeOf(r *http1.Request, d *http1.Decision) place {
 	path := r.Path()

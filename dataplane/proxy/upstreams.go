@@ -69,6 +69,11 @@ func (u *upstreams) attach(t *table) (unused []*http1.Upstream) {
 		}
 		u.open[s.info.Name], s.up = up, up
 	}
+	for i := range t.nodes {
+		if s := &t.nodes[i]; s.up != nil {
+			s.up.SetLost(s.info.Lost)
+		}
+	}
 	return unused
 }
 

@@ -29,6 +29,12 @@ type Handler interface {
 	// the whole request can still be sent.
 	Refused(r *Request, f Refusal, d *Decision) bool
 
+	// Lost is called while a request that may have reached u waits for its answer
+	// and u is lost (Upstream.SetLost), every 200 ms. True gives the wait up: d says
+	// then, by d.Forward of another upstream and new Lines, where the request is sent
+	// again if R2 allows that; else it is answered 502 outcome_unknown. It must not block.
+	Lost(r *Request, u *Upstream, d *Decision) bool
+
 	// Answered sees every final answer of an upstream before any of it is
 	// relayed; the answer waits for the duration returned (0: not at all),
 	// without an upstream connection being held where the answer is short. It

@@ -11,6 +11,8 @@
 //     asks for.
 //   - Nothing that may have reached a node is sent again, unless the method is
 //     GET, HEAD or OPTIONS or the client sent an Idempotency-Key; and then once (R2).
+//   - A node that is lost, by the word of who knows, is not waited for longer than the
+//     Handler wants it to be (Lost).
 //   - What two parsers could read differently (two lengths, bare CR or LF,
 //     folded lines …) is refused with 400 and never reaches a node. Answers of
 //     nodes are read as strictly: 502.

@@ -12,6 +12,7 @@ const (
 var (
 	errBusyNode     = &reject{503, "upstream_busy", "all connections to the node are in use; try again"}
 	errUnknown      = &reject{502, "outcome_unknown", "the connection to the node broke after the request was sent: it may have been executed; send an Idempotency-Key to have it sent again safely"}
+	errLost         = &reject{502, "outcome_unknown", "the node was lost before it answered, and another has taken over: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errTimeout      = &reject{504, "upstream_timeout", "the node did not answer in time; the request may have been executed"}
 	errBadAnswer    = &reject{502, "bad_gateway", "the node's answer is not valid HTTP/1.1"}
 	errMisdirected  = &reject{503, "misdirected", "the node does not hold this any more and where it went is not known yet; try again"}
@@ -52,7 +53,7 @@ func (c *conn) attempt() verdict {
 		return c.unreachable(u, err)
 	}
 	c.up.Store(uc)
-	if state(c.state.Load()).cause() != causeNone {
+	if state(c.state.Load()).ended() {
 		return c.noAnswer(uc, ErrClosed) // ended while it had no connection that could be woken
 	}
 	began := c.srv.nanos()
@@ -63,8 +64,11 @@ func (c *conn) attempt() verdict {
 	}
 	// Where the connection broke later, an answer may have come before.
 	x.sent = true
-	if rerr != nil {
+	switch nudged := c.nudged(); {
+	case rerr != nil && !nudged:
 		return c.noAnswer(uc, rerr)
+	case err != nil && !out && nudged:
+		return c.noAnswer(uc, err) // woken before it could be sent
 	}
 	if v, ok := c.awaitHead(uc); !ok {
 		return v
@@ -199,9 +203,27 @@ func (c *conn) awaitHead(uc *upConn) (verdict, bool) {
 			}
 		}
 		c.node.room()
-		if err := uc.fill(&c.node); err != nil {
+		if err := c.fillAnswer(uc); err != nil {
 			return c.noAnswer(uc, err), false
 		}
+	}
+}
+
+// errGivenUp says that the Handler gave a lost node up.
+var errGivenUp = errors.New("http1: the node was lost")
+
+// fillAnswer reads more of an answer's head. Where the node was lost it has the Handler
+// say whether to wait on.
+func (c *conn) fillAnswer(uc *upConn) error {
+	for {
+		err := uc.fill(&c.node)
+		if err == nil || !c.nudged() {
+			return err
+		}
+		if c.srv.cfg.Handler.Lost(&c.x.req, uc.up, &c.x.decision) {
+			return errGivenUp
+		}
+		c.goOn(uc)
 	}
 }
 
@@ -267,7 +289,11 @@ func (c *conn) noAnswer(uc *upConn, err error) verdict {
 		return again
 	}
 	c.srv.stats.Unknown.Add(1)
-	c.respond(errUnknown, nil)
+	if err == errGivenUp {
+		c.respond(errLost, nil)
+	} else {
+		c.respond(errUnknown, nil)
+	}
 	return answered
 }
 

@@ -233,12 +233,16 @@ const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 type testHandler struct {
 	route    func(r *Request, d *Decision)
 	refused  func(r *Request, f Refusal, d *Decision) bool
+	lost     func(r *Request, u *Upstream, d *Decision) bool
 	answered func(r *Request, a *Answer) time.Duration
 }
 
 func (h *testHandler) Route(r *Request, d *Decision) { h.route(r, d) }
 func (h *testHandler) Refused(r *Request, f Refusal, d *Decision) bool {
 	return h.refused != nil && h.refused(r, f, d)
+}
+func (h *testHandler) Lost(r *Request, u *Upstream, d *Decision) bool {
+	return h.lost != nil && h.lost(r, u, d)
 }
 func (h *testHandler) Answered(r *Request, a *Answer) time.Duration {
 	if h.answered == nil {

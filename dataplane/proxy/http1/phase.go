@@ -36,6 +36,7 @@ const (
 	causeGone           // the client has closed
 	causeDrain          // Shutdown, while idle
 	causeStop           // the server ends at once
+	causeLost           // the node was lost: not an end, the goroutine is to look whether to wait on
 )
 
 // A connection's state is one word, written by its goroutine when it goes from
@@ -48,13 +49,19 @@ const (
 // nothing happens. Only then does it wake the goroutine, by deadlines in the
 // past on the client's connection and on the upstream connection in use. The
 // goroutine finds the cause when it leaves the phase, at the latest; it never
-// pools an upstream connection after that.
+// pools an upstream connection after that. causeLost ends nothing: it wakes the
+// reading of an answer alone.
 type state uint64
+
+const causeBits = 0xff << 8
 
 func makeState(now uint64, p phase) state { return state(now<<16 | uint64(p)) }
 func (s state) phase() phase              { return phase(s & 0xff) }
 func (s state) cause() cause              { return cause(s >> 8 & 0xff) }
 func (s state) since() uint64             { return uint64(s >> 16) }
+
+// ended tells whether the phase was ended.
+func (s state) ended() bool { return s.cause() != causeNone && s.cause() != causeLost }
 
 // enter goes to the next phase and gives the cause by which the last one was
 // ended. A cause stays: the connection is to be closed.
@@ -62,7 +69,11 @@ func (c *conn) enter(p phase) cause {
 	old := state(c.state.Swap(uint64(makeState(c.srv.now.Load(), p))))
 	if k := old.cause(); k != causeNone {
 		c.kick.Lock() // the reaper has done all it does
-		c.ended = k
+		if u := c.up.Load(); k == causeLost && u != nil {
+			_ = u.nc.SetReadDeadline(time.Time{})
+		} else if k != causeLost {
+			c.ended = k
+		}
 		c.kick.Unlock()
 	}
 	return c.ended
@@ -80,7 +91,7 @@ func (c *conn) progress(p phase) {
 func (c *conn) end(seen state, k cause) bool {
 	c.kick.Lock()
 	defer c.kick.Unlock()
-	if !c.state.CompareAndSwap(uint64(seen), uint64(seen)|uint64(k)<<8) {
+	if !c.state.CompareAndSwap(uint64(seen), uint64(seen)&^causeBits|uint64(k)<<8) {
 		return false
 	}
 	_ = c.sock.nc.SetDeadline(past)
@@ -89,6 +100,32 @@ func (c *conn) end(seen state, k cause) bool {
 	}
 	c.gone.close()
 	return true
+}
+
+// nudge has the goroutine look whether to go on waiting for the answer of a node
+// that was lost. The client's connection, and what is being written, stay as they are.
+func (c *conn) nudge(seen state) {
+	c.kick.Lock()
+	defer c.kick.Unlock()
+	if !c.state.CompareAndSwap(uint64(seen), uint64(seen)|uint64(causeLost)<<8) {
+		return
+	}
+	if u := c.up.Load(); u != nil {
+		_ = u.nc.SetReadDeadline(past)
+	}
+}
+
+// nudged tells whether nudge has asked since the phase began, or goOn was called.
+func (c *conn) nudged() bool { return state(c.state.Load()).cause() == causeLost }
+
+// goOn goes on after a nudge. The phase is as old as it was.
+func (c *conn) goOn(uc *upConn) {
+	c.kick.Lock()
+	defer c.kick.Unlock()
+	if seen := c.state.Load(); state(seen).cause() == causeLost {
+		c.state.Store(seen &^ causeBits) // nobody else changes a state with a cause, but with kick held
+		_ = uc.nc.SetReadDeadline(time.Time{})
+	}
 }
 
 // revive lets the connection be used again after it was ended, to say so to the client.

@@ -8,6 +8,10 @@ import (
 // going away; shorter ones cost nothing.
 const watchAfter = 2 // ticks
 
+// lostAfter is, in ticks, how long a request waits for the answer of a lost node
+// before it looks whether to go on, and then how often it does.
+const lostAfter = 4
+
 // reap is the reaper: until stop is closed it looks at every connection once
 // in a tick.
 func (s *Server) reap() {
@@ -48,7 +52,7 @@ func (s *Server) sweep() {
 // gone. Called by the reaper with s.mu held.
 func (c *conn) judge(now uint64) {
 	seen := state(c.state.Load())
-	if seen.cause() != causeNone {
+	if seen.ended() {
 		return
 	}
 	age := int64(now) - int64(seen.since())
@@ -62,6 +66,10 @@ func (c *conn) judge(now uint64) {
 		c.overdue(seen, age, l.linger, causeIdle)
 	case phaseWait:
 		if c.judgeUpload(seen, now) || c.overdue(seen, age, l.upstream, causeUpstream) {
+			return
+		}
+		if u := c.up.Load(); u != nil && u.up.lost.Load() && seen.cause() == causeNone && age > 0 && age%lostAfter == 0 {
+			c.nudge(seen)
 			return
 		}
 		c.watch(seen, age)

@@ -43,7 +43,7 @@ func (c *conn) readRefusal(uc *upConn) (*Refusal, bool) {
 		}
 		for int64(c.node.len()) < a.length {
 			c.node.room()
-			if uc.fill(&c.node) != nil {
+			if c.fillAnswer(uc) != nil {
 				break
 			}
 		}
@@ -110,7 +110,8 @@ func (c *conn) slim(f *Refusal) {
 // giveBack returns an upstream connection that is at the start of a request.
 func (c *conn) giveBack(uc *upConn) {
 	c.up.Store(nil)
-	if c.enter(phaseWrite) == causeNone {
+	nudged := c.nudged() // then uc may not be read from any more
+	if c.enter(phaseWrite) == causeNone && !nudged {
 		uc.up.put(uc, c.x.headAt)
 	} else {
 		uc.up.discard(uc)

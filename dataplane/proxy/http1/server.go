@@ -274,7 +274,7 @@ func (s *Server) endAll() {
 	for c := range s.conns {
 		for {
 			seen := state(c.state.Load())
-			if seen.cause() != causeNone || c.end(seen, causeStop) {
+			if seen.ended() || c.end(seen, causeStop) {
 				break
 			}
 		}

@@ -32,6 +32,7 @@ type Upstream struct {
 	log   hclog.Logger
 	stats UpstreamStats
 	up    atomic.Bool // as !down, for readers without the lock
+	lost  atomic.Bool
 
 	mu      sync.Mutex
 	idle    []*upConn // by the time they were put, the oldest first
@@ -102,6 +103,11 @@ func (u *Upstream) Addr() string { return u.cfg.Addr }
 
 // Up tells whether the last connect succeeded, or none has been tried.
 func (u *Upstream) Up() bool { return u.up.Load() }
+
+// SetLost says whether the node is lost: whoever knows it has given up that it
+// answers, though connections to it may not show that. Requests that wait for its answer
+// are asked about then (Handler.Lost).
+func (u *Upstream) SetLost(lost bool) { u.lost.Store(lost) }
 
 // Stats gives its counters.
 func (u *Upstream) Stats() *UpstreamStats { return &u.stats }

@@ -3692,6 +3692,7 @@ type NodeInfo struct {
 	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
 	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`
 	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	Lost          bool                   `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3752,6 +3753,13 @@ func (x *NodeInfo) GetZone() string {
 		return x.Zone
 	}
 	return ""
+}
+
+func (x *NodeInfo) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 type UnitInfo struct {
@@ -4876,12 +4884,13 @@ const file_domicile_proto_rawDesc = "" +
 	"\brequests\x18\a \x03(\v2\x14.domicile.v1.RequestR\brequests\"?\n" +
 	"\x0fSnapshotTrailer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"^\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"r\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x16\n" +
 	"\x06region\x18\x03 \x01(\tR\x06region\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\"\x99\x01\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x99\x01\n" +
 	"\bUnitInfo\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
