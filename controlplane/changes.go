@@ -33,8 +33,9 @@ func (c *changes) collect(on bool) {
 	c.on, c.all, c.units, c.nodes, c.hurry = on, false, nil, nil, 0
 }
 
-// Publish takes what a change of the directory tells.
-func (c *changes) publish(events []fsm.Event) {
+// publish takes what a change of the directory tells; before is the state before it,
+// nil where it is not known.
+func (c *changes) publish(before *fsm.State, events []fsm.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.on {
@@ -44,6 +45,8 @@ func (c *changes) publish(events []fsm.Event) {
 		switch e := &events[i]; {
 		case e.Unit != nil:
 			c.units = append(c.units, e.Unit.Unit)
+		case e.Node != nil && onlyLost(before, e.Node):
+			c.nodes = append(c.nodes, e.Node.Name)
 		case e.Node != nil, e.NodeGone != "":
 			c.all = true
 		}

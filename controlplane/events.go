@@ -60,6 +60,8 @@ func (l *eventLog) publish(events []fsm.Event, state *fsm.State) {
 func told(before, state *fsm.State, e *fsm.Event) []proto.Event {
 	var out proto.Event
 	switch {
+	case e.Node != nil && onlyLost(before, e.Node):
+		return nil // watchLeader tells of it
 	case e.Node != nil:
 		out.Event, out.Node, out.Region, out.Zone = proto.EventNodeRecorded, e.Node.Name, &e.Node.Region, &e.Node.Zone
 	case e.NodeGone != "":
@@ -77,6 +79,16 @@ func told(before, state *fsm.State, e *fsm.Event) []proto.Event {
 		return nil
 	}
 	return []proto.Event{out}
+}
+
+// onlyLost reports whether all that is new of a node is that it is lost, or is not
+// any more; before is nil where it is not known.
+func onlyLost(before *fsm.State, now *fsm.NodeInfo) bool {
+	if before == nil {
+		return false
+	}
+	was, ok := before.Node(now.Name)
+	return ok && was.Lost != now.Lost && was.Addr == now.Addr && was.Region == now.Region && was.Zone == now.Zone
 }
 
 // toldOfUnit makes events of what a unit is now beside what it was.
@@ -170,8 +182,8 @@ type feed struct {
 
 func (f *feed) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
 	f.stream.Publish(prev, events, state)
+	f.changes.publish(f.events.before, events)
 	f.events.publish(events, state)
-	f.changes.publish(events)
 }
 
 func (f *feed) Reset(state *fsm.State) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"domicile/dataplane/proxy/http1"
+	"domicile/fsm"
 	"domicile/proto/follow"
 )
 
@@ -44,7 +45,7 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, marks: newMarks(cfg.Secrets.SharedSecret), refusals: newRefusals(cfg.AuthDelay)}
 	p.secrets.Store(&cfg.Secrets)
 	p.holds = newHolds(p.spot, defaultHoldLimits)
-	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, p.holds.nodeUp, cfg.Logger), p.holds.changed, cfg.Logger)
+	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, p.holds.nodeUp, cfg.Logger), p.changed, cfg.Logger)
 	if err := p.open(); err != nil {
 		p.close()
 		return nil, err
@@ -69,6 +70,14 @@ func (p *Proxy) open() (err error) {
 	}
 	p.metrics, err = newMetrics(p)
 	return err
+}
+
+// changed takes in that the table has changed by events, or altogether where whole is set.
+func (p *Proxy) changed(events []fsm.Event, whole bool) {
+	p.holds.changed(events, whole)
+	if whole && setLost(p.dir.table()) && p.server != nil {
+		p.server.LookAtLost()
+	}
 }
 
 // close frees what open made.

@@ -69,12 +69,17 @@ func (u *upstreams) attach(t *table) (unused []*http1.Upstream) {
 		}
 		u.open[s.info.Name], s.up = up, up
 	}
+	return unused
+}
+
+// setLost tells upstreams which nodes are lost by t, and whether one has become so.
+func setLost(t *table) (news bool) {
 	for i := range t.nodes {
-		if s := &t.nodes[i]; s.up != nil {
-			s.up.SetLost(s.info.Lost)
+		if s := &t.nodes[i]; s.up != nil && s.up.SetLost(s.info.Lost) && s.info.Lost {
+			news = true
 		}
 	}
-	return unused
+	return news
 }
 
 // dialer makes the upstream of an address: host:port, or http(s)://host:port.

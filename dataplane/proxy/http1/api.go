@@ -30,7 +30,7 @@ type Handler interface {
 	Refused(r *Request, f Refusal, d *Decision) bool
 
 	// Lost is called while a request that may have reached u waits for its answer
-	// and u is lost (Upstream.SetLost), every 200 ms. True gives the wait up: d says
+	// and u is lost (Upstream.SetLost), every 200 ms and by Server.LookAtLost. True gives the wait up: d says
 	// then, by d.Forward of another upstream and new Lines, where the request is sent
 	// again if R2 allows that; else it is answered 502 outcome_unknown. It must not block.
 	Lost(r *Request, u *Upstream, d *Decision) bool

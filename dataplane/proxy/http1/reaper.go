@@ -68,8 +68,7 @@ func (c *conn) judge(now uint64) {
 		if c.judgeUpload(seen, now) || c.overdue(seen, age, l.upstream, causeUpstream) {
 			return
 		}
-		if u := c.up.Load(); u != nil && u.up.lost.Load() && seen.cause() == causeNone && age > 0 && age%lostAfter == 0 {
-			c.nudge(seen)
+		if age%lostAfter == 0 && c.judgeLost(seen, age) {
 			return
 		}
 		c.watch(seen, age)
@@ -83,6 +82,29 @@ func (c *conn) judge(now uint64) {
 		c.overdue(seen, age, l.write, causeStalled)
 	case phaseTunnel:
 		c.overdue(seen, age, l.tunnel, causeIdle)
+	}
+}
+
+// judgeLost has the goroutine look whether to go on, where it has waited for the
+// answer of a lost node for a while.
+func (c *conn) judgeLost(seen state, age int64) bool {
+	u := c.up.Load()
+	if u == nil || !u.up.lost.Load() || age < lostAfter || seen.phase() != phaseWait || seen.cause() != causeNone {
+		return false
+	}
+	c.nudge(seen)
+	return true
+}
+
+// LookAtLost has the requests that wait for nodes which are lost (Upstream.SetLost)
+// look at once whether to go on; otherwise they do so every 200 ms.
+func (s *Server) LookAtLost() {
+	now := s.now.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		seen := state(c.state.Load())
+		c.judgeLost(seen, int64(now)-int64(seen.since()))
 	}
 }
 

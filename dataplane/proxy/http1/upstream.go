@@ -106,8 +106,8 @@ func (u *Upstream) Up() bool { return u.up.Load() }
 
 // SetLost says whether the node is lost: whoever knows it has given up that it
 // answers, though connections to it may not show that. Requests that wait for its answer
-// are asked about then (Handler.Lost).
-func (u *Upstream) SetLost(lost bool) { u.lost.Store(lost) }
+// are asked about then (Handler.Lost). It tells whether that is news.
+func (u *Upstream) SetLost(lost bool) (changed bool) { return u.lost.Swap(lost) != lost }
 
 // Stats gives its counters.
 func (u *Upstream) Stats() *UpstreamStats { return &u.stats }
