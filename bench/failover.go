@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -41,6 +42,7 @@ func benchFailover(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	var failed error
 	b := &failoverBench{bin: path, runs: *runs, length: *length}
 	for _, s := range []struct {
 		name string
@@ -65,7 +67,7 @@ func benchFailover(ctx context.Context, args []string) error {
 		begin := time.Now()
 		b.dir, b.rows = filepath.Join(dir, s.name), nil
 		if err := s.run(ctx); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", s.name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.name, time.Since(begin).Round(time.Millisecond))
 		if len(b.rows) > 0 {
@@ -75,7 +77,7 @@ func benchFailover(ctx context.Context, args []string) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return failed
 }
 
 func (b *failoverBench) row(figure, measured, reach string) {

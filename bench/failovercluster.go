@@ -18,7 +18,7 @@ import (
 // two zones, a proxy.
 type copyCluster struct {
 	bin, dir string
-	cuts     *cuts
+	cuts     *cuts // nil: nothing stands between the processes
 	controls []*process
 	apis     []string // of control servers, as everyone reaches them
 	nodes    [2]*process
@@ -31,14 +31,17 @@ type copyCluster struct {
 
 type copyOptions struct {
 	controls    int
+	cuts        bool // nodes can be cut off
 	lease       time.Duration
 	nodeArgs    []string
 	controlArgs []string
 }
 
 func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyCluster, error) {
-	c := &copyCluster{bin: bin, dir: dir, cuts: newCuts(),
-		hc: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	c := &copyCluster{bin: bin, dir: dir, hc: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	if o.cuts {
+		c.cuts = newCuts()
+	}
 	for i := range o.controls {
 		if err := c.addControl(ctx, i, o); err != nil {
 			return c, err
@@ -62,7 +65,7 @@ func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyClus
 }
 
 func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) error {
-	id := fmt.Sprintf("c%d", i+1)
+	id := controlID(i)
 	listen, reach, err := c.cuts.listener(id)
 	if err != nil {
 		return err
@@ -135,10 +138,41 @@ func (c *copyCluster) stop() {
 func (c *copyCluster) isolate(i int) {
 	others := []string{nodeID(1 - i)}
 	for n := range c.controls {
-		others = append(others, fmt.Sprintf("c%d", n+1))
+		others = append(others, controlID(n))
 	}
 	c.cuts.isolate(nodeID(i), others)
 }
+
+// leader gives the place and the API of the control server that leads.
+func (c *copyCluster) leader(ctx context.Context) (i int, api string, err error) {
+	data, err := c.ask(ctx, http.MethodGet, c.apis[0]+"/_shard/group", "")
+	if err != nil {
+		return 0, "", err
+	}
+	var group struct{ Leader string }
+	if err := json.Unmarshal(data, &group); err != nil {
+		return 0, "", err
+	}
+	for i := range c.controls {
+		if group.Leader == controlID(i) {
+			return i, c.apis[i], nil
+		}
+	}
+	return 0, "", fmt.Errorf("no server leads: %s", data)
+}
+
+// index is that of the last entry which the first server has applied.
+func (c *copyCluster) index(ctx context.Context) (uint64, error) {
+	data, err := c.ask(ctx, http.MethodGet, c.apis[0]+"/_shard/group", "")
+	if err != nil {
+		return 0, err
+	}
+	var group struct{ Index uint64 }
+	err = json.Unmarshal(data, &group)
+	return group.Index, err
+}
+
+func controlID(i int) string { return fmt.Sprintf("c%d", i+1) }
 
 // ask makes a request of the admin API that must succeed.
 func (c *copyCluster) ask(ctx context.Context, method, url, body string, header ...string) ([]byte, error) {

@@ -14,7 +14,7 @@ import (
 // writes to it directly and one client of each tenant through the proxy. With
 // --ack primary, so that nothing but the lease stops the node.
 func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants, runs int, reach string) error {
-	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, lease: lease, nodeArgs: []string{"--ack", "primary"}})
+	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, cuts: true, lease: lease, nodeArgs: []string{"--ack", "primary"}})
 	defer c.stop()
 	if err != nil {
 		return err
@@ -70,10 +70,13 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 	direct, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		pace := time.NewTicker(2 * time.Millisecond)
+		defer pace.Stop()
 		for t := 0; direct.Err() == nil; t = (t + 1) % tenants {
 			if a, err := c.write(direct, c.direct[node], t, ""); err == nil && a.epoch == epochs[t] {
 				old[t] = a
 			}
+			<-pace.C
 		}
 	})
 	time.Sleep(100 * time.Millisecond) // load is under way
@@ -84,7 +87,7 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 	var clients sync.WaitGroup
 	for t := range tenants {
 		clients.Go(func() {
-			a, ok := c.firstNew(ctx, t, epochs[t], fmt.Sprintf("r%d-%d", run, t), max(20*time.Millisecond, time.Duration(tenants)*time.Millisecond/4))
+			a, ok := c.firstNew(ctx, t, epochs[t], fmt.Sprintf("r%d-%d", run, t))
 			if ok {
 				renewed[t] = a
 				return
@@ -109,35 +112,17 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 	return r, nil
 }
 
-// firstNew begins a write through the proxy every so often, whatever becomes of
-// those before (one that went to the node that is cut off is silent), until one
-// is acknowledged in a newer epoch: by another primary.
-func (c *copyCluster) firstNew(ctx context.Context, tenant int, epoch, key string, every time.Duration) (a ack, ok bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	found := make(chan ack, 1)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		wg.Go(func() {
-			if a, err := c.write(ctx, c.proxyURL, tenant, fmt.Sprintf("%s-%d", key, n)); err == nil && a.epoch != epoch {
-				select {
-				case found <- a:
-				default:
-				}
-			}
-		})
-		select {
-		case a := <-found:
+// firstNew is a client of one tenant: it writes through the proxy, the next when the
+// last was answered, until one is acknowledged in a newer epoch: by another primary.
+func (c *copyCluster) firstNew(ctx context.Context, tenant int, epoch, key string) (a ack, ok bool) {
+	for n := 0; ctx.Err() == nil; n++ {
+		a, err := c.write(ctx, c.proxyURL, tenant, fmt.Sprintf("%s-%d", key, n))
+		if err == nil && a.epoch != epoch {
 			return a, true
-		case <-ctx.Done():
-			return a, false
-		case <-tick.C:
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
+	return a, false
 }
 
 // byHand fails a node that answers over, there and back.
@@ -150,18 +135,37 @@ func (b *failoverBench) byHand(ctx context.Context, tenants int) error {
 	if err := c.create(ctx, tenants, 0); err != nil {
 		return err
 	}
-	var took sample
+	_, api, err := c.leader(ctx)
+	if err != nil {
+		return err
+	}
+	var took, entries sample
 	for run := range b.runs {
+		before, err := c.index(ctx)
+		if err != nil {
+			return err
+		}
 		begin := time.Now()
-		if _, err := c.ask(ctx, http.MethodPost, c.apis[0]+"/_shard/nodes/"+nodeID(run%2)+"/failover", ""); err != nil {
+		if _, err := c.ask(ctx, http.MethodPost, api+"/_shard/nodes/"+nodeID(run%2)+"/failover", ""); err != nil {
 			return err
 		}
 		took = append(took, millis(time.Since(begin)))
+		after, err := c.index(ctx)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, float64(after-before))
 		if err := c.awaitSync(ctx, tenants, 1-run%2); err != nil {
 			return err
 		}
 	}
+	syncs, err := diskSync(b.dir)
+	if err != nil {
+		return err
+	}
 	b.row(fmt.Sprintf("failover by hand of a node that answers, %d tenants, ms", tenants), took.String(), "≤ 20 ms")
+	b.row("entries of the log meanwhile", entries.String(), "")
+	b.row("one fdatasync of this disk, ms", syncs.String(), "")
 	return nil
 }
 
@@ -185,6 +189,7 @@ func (b *failoverBench) cleanStop(ctx context.Context, tenants int) error {
 		for client := range 16 {
 			wg.Go(func() {
 				for n := client; load.Err() == nil; n += 7 {
+					time.Sleep(20 * time.Millisecond) // a paced client
 					begin := time.Now()
 					_, err := c.write(ctx, c.proxyURL, n%tenants, "")
 					requests.Add(1)
@@ -214,5 +219,8 @@ func (b *failoverBench) cleanStop(ctx context.Context, tenants int) error {
 	b.row(fmt.Sprintf("clean stop of a node, %d tenants, 16 clients: requests that failed", tenants), fmt.Sprintf("%d of %d, %d stops", failed.Load(), requests.Load(), times), "0")
 	b.row("the stop took, ms", stops.String(), "")
 	b.row("the longest request, ms", short(millis(time.Duration(worst.Load()))), "")
+	if failed.Load() > 0 {
+		return fmt.Errorf("%d requests failed", failed.Load())
+	}
 	return nil
 }

@@ -20,15 +20,19 @@ type cuts struct {
 func newCuts() *cuts { return &cuts{pids: map[string]int{}, ways: map[[2]string]*netfault.Way{}} }
 
 func (c *cuts) close() {
+	if c == nil {
+		return
+	}
 	for _, l := range c.links {
 		l.Close()
 	}
 }
 
-// listener gives a process an address to listen on and one to be reached at.
+// listener gives a process an address to listen on and one to be reached at: the
+// same where there are no cuts.
 func (c *cuts) listener(process string) (listen, reach string, err error) {
-	if listen, err = freePort(); err != nil {
-		return "", "", err
+	if listen, err = freePort(); err != nil || c == nil {
+		return listen, listen, err
 	}
 	if reach, err = freePort(); err != nil {
 		return "", "", err
@@ -42,6 +46,9 @@ func (c *cuts) listener(process string) (listen, reach string, err error) {
 }
 
 func (c *cuts) started(process string, pid int) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pids[process] = pid
@@ -68,6 +75,9 @@ func (c *cuts) isolate(node string, others []string) {
 }
 
 func (c *cuts) heal() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.ways {
