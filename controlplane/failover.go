@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -98,12 +99,16 @@ func follows(u *fsm.Placed, n fsm.NodeName) bool {
 // run does what the node's state asks for, and waits for it.
 func (f *handFailover) run(ctx context.Context) error {
 	leased := f.node.Lease == fsm.LeaseTaken && f.group.State().Settings().AutoFailover > 0
+	why := "takes no lease"
+	if f.node.Lease == fsm.LeaseTaken {
+		why = "is not leased any more (auto_failover_ms is 0)"
+	}
 	switch {
 	case f.c.replayed:
 		return f.handOver(ctx) // Apply gives the first answer, whatever is proposed
 	case !leased && !f.force && !f.node.Lost:
 		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnleased, Fields: map[string]string{"node": string(f.node.Name)},
-			Text: "node " + string(f.node.Name) + " takes no lease, so that nothing keeps it from going on to write: " +
+			Text: "node " + string(f.node.Name) + " " + why + ", so that nothing keeps it from going on to write: " +
 				"make sure that it does not, then ask again with force"})
 	case f.answers(ctx):
 		return f.handOver(ctx)
@@ -232,10 +237,19 @@ func (f *handFailover) waitLapse(ctx context.Context) error {
 	}
 }
 
-// flip gives the units of a silent node that writes nothing any more, as an
-// operator has made sure, to their copies; with force also to copies that may
-// lack acknowledged writes, the furthest ahead.
+// flip gives the units of a silent node to their copies; with force also to copies
+// that may lack acknowledged writes, the furthest ahead. That the node writes
+// nothing any more an operator has made sure, but for the lease that it may hold,
+// whatever the settings and the record say now: that one is waited for.
 func (f *handFailover) flip(ctx context.Context) error {
+	release, err := f.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if release == nil {
+		return f.handOver(ctx)
+	}
+	defer release()
 	cmd := &fsm.FailOver{Node: f.node.Name, Cause: fsm.CauseHand, Silent: true}
 	if f.force {
 		cmd.Choices = f.choices(ctx)
@@ -248,6 +262,32 @@ func (f *handFailover) flip(ctx context.Context) error {
 	f.changes.node(f.node.Name)
 	f.waitPromoted(ctx)
 	return nil
+}
+
+// hold waits until the node certainly holds no lease, and keeps it from one until
+// release is called. Where the node answers meanwhile release is nil.
+func (f *handFailover) hold(ctx context.Context) (release func(), err error) {
+	for {
+		release, left, err := f.keeper.Hold(f.node.Name)
+		if err != nil {
+			return nil, errNoLeader()
+		}
+		if release != nil {
+			return release, nil
+		}
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < left {
+			return nil, refusal(&fsm.Refusal{Code: fsm.CodeStale, Fields: map[string]string{"node": string(f.node.Name)},
+				Text: fmt.Sprintf("a lease of node %s may run for another %v, for which it may write; nothing was done, ask again then", f.node.Name, left)})
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return nil, errNoLeader() // or the client has gone
+		}
+		if st, ok := f.keeper.Node(f.node.Name); ok && st.Answered && !st.Silent && f.answers(ctx) {
+			return nil, nil
+		}
+	}
 }
 
 // choices names, for units without a copy in sync, the copy that stands

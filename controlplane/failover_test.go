@@ -308,3 +308,25 @@ func leaderDiesInAFailover(t *testing.T, at string) {
 		t.Error("two nodes took writes at once")
 	}
 }
+
+// TestL6ForceShortensNoLeaseThatStillRuns: that nodes are not leased any more says
+// nothing of the lease that a node was granted before and holds still.
+func TestL6ForceShortensNoLeaseThatStillRuns(t *testing.T) {
+	s, nodes := startLeased(t, 1500, 1, true, "n1/a", "n2/b")
+	s.create(1, "n1")
+	s.copiesAre("t0", "n1", "n2:in_sync")
+	most := writers(t, "t0", nodes)
+	nodes[0].cut.Store(true)
+	s.want(s.ask("PUT", "/_shard/settings", `{"auto_failover_ms":0}`), 200, "")
+	if !nodes[0].mayWrite("t0") {
+		t.Fatal("n1 holds no lease: nothing is shown")
+	}
+	s.want(s.ask("POST", "/_shard/nodes/n1/failover", ""), 409, fsm.CodeNodeUnleased)
+	r := s.want(s.ask("POST", "/_shard/nodes/n1/failover", `{"force":true}`), 200, "")
+	if !strings.Contains(r.text, `"promoted":[{"tenant":"t0","to":"n2"}]`) {
+		t.Errorf("answer %s", r.text)
+	}
+	if nodes[0].mayWrite("t0") || most.Load() > 1 {
+		t.Errorf("n1 may write: %v; at most %d nodes did", nodes[0].mayWrite("t0"), most.Load())
+	}
+}

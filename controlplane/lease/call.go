@@ -51,7 +51,7 @@ func (l *loop) grant(now time.Duration) (o outcome) {
 	for range maxAgain {
 		call, ok := l.begin(now)
 		if !ok {
-			return outcome{} // nodes are not leased any more
+			return outcome{} // nodes are not leased any more, or this one is not for now
 		}
 		r, err := l.line.call(http.MethodPost, "/_admin/lease", call.body, l.timeout(call))
 		o = l.answer(call, r, err)
@@ -86,7 +86,7 @@ func (l *loop) begin(now time.Duration) (sending, bool) {
 	// in an older state.
 	state := l.shift.k.config.Group.State()
 	c := sending{began: now, ms: millis(leaseIn(state))}
-	if c.ms <= 0 || l.closed {
+	if c.ms <= 0 || l.closed || l.ledger.held > 0 {
 		l.mu.Unlock()
 		return c, false
 	}

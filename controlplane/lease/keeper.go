@@ -194,6 +194,19 @@ func (k *Keeper) Resume(node fsm.NodeName, lapse uint64) {
 	}
 }
 
+// Hold has node sent no grant until release is called, if it is certain that it
+// holds no lease now: what is given to another node meanwhile nobody else writes
+// (architecture §3.5.3). Else release is nil, and left is after what time it may be
+// asked again. ErrNotLeading also where the node is not recorded.
+func (k *Keeper) Hold(node fsm.NodeName) (release func(), left time.Duration, err error) {
+	l, ok := k.find(node)
+	if !ok {
+		return nil, 0, ErrNotLeading
+	}
+	release, left = l.hold()
+	return release, left, nil
+}
+
 // MaySettle reports whether Settings.LongestLease may be lowered to
 // Settings.AutoFailover: it is longer, and no lease that is longer than
 // AutoFailover can still run.

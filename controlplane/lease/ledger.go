@@ -36,6 +36,7 @@ type ledger struct {
 	expiry time.Duration // the node has certainly stopped then
 	judge  time.Duration // when it is next taken for lapsed; at least expiry
 	lapsed bool          // taken for lapsed: nothing is sent until resume
+	held   int           // how many have it sent nothing for now: Keeper.Hold
 	failed time.Duration // when the last call began, if it failed; else -1
 
 	moved  bool // the node's address changed, and boot has not been met there
@@ -136,7 +137,7 @@ func (l *ledger) mayGrant(now time.Duration) bool {
 	if l.rules.grantWhileTaken {
 		return true
 	}
-	return !l.lapsed && (!l.barred || now >= l.expiry)
+	return !l.lapsed && l.held == 0 && (!l.barred || now >= l.expiry)
 }
 
 // lapse takes the node for lapsed, if that is certain and was not done. A

@@ -86,6 +86,27 @@ func (l *loop) settled(end, lease time.Duration) bool {
 	return l.ledger.expiry <= end && l.flying <= lease
 }
 
+// hold has no grant sent until release is called, if it is certain that the node
+// holds no lease now; else it tells after what time it may be asked again.
+func (l *loop) hold() (release func(), left time.Duration) {
+	now := l.clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.view.Lease != fsm.LeaseNone && now < l.ledger.expiry:
+		return nil, l.ledger.expiry - now
+	case l.flying > 0:
+		return nil, minTimeout // its answer may begin one
+	}
+	l.ledger.held++
+	return func() {
+		l.mu.Lock()
+		l.ledger.held--
+		l.mu.Unlock()
+		l.look()
+	}, 0
+}
+
 func (l *loop) clock() time.Duration { return l.shift.k.config.Clock.Now() }
 
 // tick reads the clock, which is a system call, for the loop's goroutine.
@@ -196,6 +217,10 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 		return never
 	}
 	l.mu.Lock()
+	if l.ledger.held > 0 {
+		l.mu.Unlock()
+		return never // release wakes it
+	}
 	l.ledger.confirm(l.shift.confirms.succeeded.Load())
 	may, expiry, judge := l.ledger.mayGrant(now), l.ledger.expiry, l.ledger.judge
 	confirmed := !l.ledger.unconfirmed()
