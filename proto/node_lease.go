@@ -7,6 +7,10 @@ import "domicile/fsm"
 type UnitItem struct {
 	Unit fsm.UnitName `json:"unit"`
 	ID   fsm.UnitID   `json:"id,omitempty"`
+	// Epoch is, in a grant, that of the branch that the unit is to be written in: a
+	// list from before a promotion, which may come late, does not name what was
+	// promoted. 0: the list does not say.
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // Grant is the body of POST /_admin/lease (spec §2.5, architecture §3.5). The
@@ -17,7 +21,7 @@ type Grant struct {
 	Epoch     string      `json:"epoch"`
 	Primaries *[]UnitItem `json:"primaries,omitempty"`
 	Base      string      `json:"base,omitempty"`
-	Add       []UnitItem  `json:"add,omitempty"`    // also a unit of the list whose Copies or InSync changed
+	Add       []UnitItem  `json:"add,omitempty"`    // also a unit of the list whose Epoch, Copies or InSync changed
 	Remove    []UnitItem  `json:"remove,omitempty"` // by name
 	Holder
 	Grant   uint64   `json:"grant"`

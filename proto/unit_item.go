@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// UnmarshalJSON reads a unit's name, or {"unit","id"?} and nothing else.
+// UnmarshalJSON reads a unit's name, or {"unit","id"?,"epoch"?} and nothing else.
 func (u *UnitItem) UnmarshalJSON(text []byte) error {
 	*u = UnitItem{}
 	if len(text) > 0 && text[0] == '"' {

@@ -10,6 +10,8 @@ func TestUnitItemIsANameOrAnObject(t *testing.T) {
 		`"acme"`:                 {Unit: "acme"},
 		`{"unit":"acme","id":7}`: {Unit: "acme", ID: 7},
 		`{"unit":"acme.3"}`:      {Unit: "acme.3"},
+
+		`{"unit":"acme","id":7,"epoch":40}`: {Unit: "acme", ID: 7, Epoch: 40},
 	} {
 		got := UnitItem{ID: 99}
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {

@@ -58,6 +58,9 @@ func compareUnits(a, b *fsm.Placed) int {
 // same reports whether a node need not be told of a change from a, in the list
 // old, to b, in l: both are the same unit.
 func (l *list) same(old *list, a, b *fsm.Placed) bool {
+	if a.Epoch != b.Epoch {
+		return false
+	}
 	i := 0
 	for _, c := range b.Copies {
 		if !c.State.Follows() {
@@ -141,6 +144,10 @@ func appendItems(b []byte, units []*fsm.Placed) []byte {
 		b = appendString(b, string(p.Unit))
 		b = append(b, `,"id":`...)
 		b = strconv.AppendUint(b, uint64(p.ID), 10)
+		if p.Epoch != 0 {
+			b = append(b, `,"epoch":`...)
+			b = strconv.AppendUint(b, p.Epoch, 10)
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -16,6 +16,7 @@ import (
 // told is what a node holds of a unit.
 type told struct {
 	ID             fsm.UnitID
+	Epoch          uint64
 	Copies, InSync []string
 }
 
@@ -42,7 +43,7 @@ func tell(t *testing.T, list map[fsm.UnitName]told, epoch string, part []byte) m
 		delete(list, u.Unit)
 	}
 	for _, u := range add {
-		list[u.Unit] = told{u.ID, g.Copies[u.Unit], g.InSync[u.Unit]}
+		list[u.Unit] = told{u.ID, u.Epoch, g.Copies[u.Unit], g.InSync[u.Unit]}
 	}
 	for u := range g.Copies {
 		if !slices.ContainsFunc(add, func(i proto.UnitItem) bool { return i.Unit == u }) {
@@ -56,7 +57,7 @@ func tell(t *testing.T, list map[fsm.UnitName]told, epoch string, part []byte) m
 func expected(state *fsm.State, node fsm.NodeName) map[fsm.UnitName]told {
 	list := make(map[fsm.UnitName]told)
 	for p := range state.Grantable(node) {
-		u := told{ID: p.ID}
+		u := told{ID: p.ID, Epoch: p.Epoch}
 		for _, c := range p.Copies {
 			n, _ := state.Node(c.Node)
 			if c.State.Follows() {
@@ -120,7 +121,7 @@ func mutate(log *testLog, r *rand.Rand) {
 	log.change(func(d *records, rev fsm.Revision) {
 		u := fsm.UnitName(fmt.Sprint("u", r.IntN(12)))
 		old, ok := d.units[u]
-		switch k := r.IntN(8); {
+		switch k := r.IntN(9); {
 		case !ok || k == 0: // new, or another of its name
 			log.ids++
 			d.units[u] = unit(string(u), uint64(log.ids), "n1")
@@ -133,6 +134,10 @@ func mutate(log *testLog, r *rand.Rand) {
 			n := *d.nodes["n3"]
 			n.Addr = fmt.Sprintf("h%d:1", rev)
 			d.nodes["n3"] = &n
+		case k == 4: // it went away and came back
+			p := *old
+			p.Epoch = uint64(rev)
+			d.units[u] = &p
 		default:
 			p := *old
 			p.Copies = nil

@@ -42,6 +42,7 @@ type heads struct {
 	holder         []byte       // Domicile-Holder
 	unitID         []byte       // Domicile-Unit-Id
 	by             store.Holder // whom hold has admitted
+	byHand         bool         // it was an operator, who named nobody
 	client         []byte       // the address in Domicile-Client
 	lastEventID    []byte
 	readMode       bool // Domicile-Mode: read

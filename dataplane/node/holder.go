@@ -86,6 +86,7 @@ func (r *request) hold(body proto.Holder) error {
 	if !named {
 		return httpserve.Errorf(400, "holder_required", "this call changes the node and must name who makes it: authority, history and term in the body, or the header %s", proto.HeaderHolder)
 	}
+	r.byHand = false
 	r.by = store.Holder{Authority: h.Authority, History: h.History, Term: h.Term}
 	return r.s.takeHolder(h)
 }

@@ -171,3 +171,35 @@ func TestM6ALateHandoverMeetsAUnitThatWentAndCameBack(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 }
+
+// TestI1AListFromBeforeAPromotionDoesNotNameWhatWasPromoted: a unit that went away and
+// came back is in the list of before, which the node may hold still, and which may come
+// late. Written by it the unit would be acknowledged without its present copies, before
+// the entry that says that it was promoted (architecture §3.7.6).
+func TestI1AListFromBeforeAPromotionDoesNotNameWhatWasPromoted(t *testing.T) {
+	n := startLeased(t, nil)
+	n.create("acme", 1)
+	n.lease(`[{"unit":"acme","id":1,"epoch":1}]`)
+	n.query("acme", "create table t (id integer primary key, v text)")
+	grant := func(list string, acked uint64, units string) {
+		t.Helper()
+		n.admin(200, "POST", "lease", fmt.Sprintf(`{"ms":60000,"epoch":%q,"grant":%d,"acked":%d,"authority":"c1/global","history":1,"term":1%s}`, list, n.next, acked, units))
+		n.next++
+	}
+	refused := func() {
+		t.Helper()
+		if a := n.want(503, "POST", "/t/acme/query", insert); a.code() != "not_named" {
+			t.Errorf("%s", a.body)
+		}
+	}
+	n.admin(200, "POST", "promote", `{"tenants":[{"unit":"acme","id":1}],"epoch":"40","authority":"c1/global","history":1,"term":1}`)
+	refused() // by the list that is held
+	grant("30", 2, `,"primaries":[{"unit":"acme","id":1,"epoch":1}]`)
+	refused() // by one that is late
+	grant("35", 3, `,"base":"30","add":[{"unit":"acme","id":1,"epoch":1}]`)
+	refused()
+	grant("41", 4, `,"base":"35","add":[{"unit":"acme","id":1,"epoch":40}]`)
+	if a := n.want(200, "POST", "/t/acme/query", insert); a.header.Get("Domicile-Position") != "40:2" {
+		t.Errorf("%v", a.header)
+	}
+}

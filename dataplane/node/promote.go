@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -33,7 +34,7 @@ func (l *unitLocks) lockAll(units []string) (unlock func()) {
 func (r *request) holdOrByHand(body proto.Holder) error {
 	_, named, err := r.holderOf(body)
 	if err == nil && !named && (r.s.fence.lease == nil || !r.s.fence.lease.Current()) {
-		r.by = r.s.store.Holder()
+		r.by, r.byHand = r.s.store.Holder(), true
 		return nil
 	}
 	return r.hold(body)
@@ -66,7 +67,7 @@ func (r *request) promoteUnits() error {
 		return err
 	}
 	answer := proto.Promoted{Promoted: []proto.PromotedUnit{}, Failed: []proto.FailedUnit{}}
-	for i, p := range r.s.promote(r.s.context(r.began), epoch, ids, refused) {
+	for i, p := range r.promote(r.s.context(r.began), epoch, ids, refused) {
 		name := body.Tenants[i].Unit
 		if p.err != nil {
 			answer.Failed = append(answer.Failed, failedUnit(string(name), p.err))
@@ -100,7 +101,7 @@ func (r *request) promoteUnit(ctx context.Context, unit string) error {
 	if err != nil {
 		return err
 	}
-	p := r.s.promote(ctx, epoch, []store.UnitID{id}, refused)[0]
+	p := r.promote(ctx, epoch, []store.UnitID{id}, refused)[0]
 	if p.err != nil {
 		return p.err
 	}
@@ -163,7 +164,8 @@ type promotion struct {
 // promote makes units primaries here at an epoch, each or with the reason why not,
 // which is given for those that are refused; the caller has locked them. Epoch 0, by
 // hand, is the next one of each unit. One durable write does it for all of them.
-func (s *Server) promote(ctx context.Context, epoch uint64, ids []store.UnitID, refused map[string]error) []promotion {
+func (r *request) promote(ctx context.Context, epoch uint64, ids []store.UnitID, refused map[string]error) []promotion {
+	s := r.s
 	all := make([]promotion, len(ids))
 	byEpoch := map[uint64][]int{} // one, but by hand
 	for i, id := range ids {
@@ -190,7 +192,7 @@ func (s *Server) promote(ctx context.Context, epoch uint64, ids []store.UnitID, 
 		}
 	}
 	for at, list := range byEpoch {
-		s.promoteAt(ctx, at, ids, list, all)
+		r.promoteAt(ctx, at, ids, list, all)
 	}
 	return all
 }
@@ -207,16 +209,24 @@ func (s *Server) mayPromote(rec *store.Record) error {
 	return e
 }
 
-func (s *Server) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID, list []int, all []promotion) {
+func (r *request) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID, list []int, all []promotion) {
+	s := r.s
 	var units []store.UnitID
-	var before []store.Record
+	fresh := make(map[string]bool, len(list))
 	for _, i := range list {
 		s.replica.Unfollow(ids[i].Name)
 		units = append(units, ids[i])
-		rec, _ := s.store.Get(ids[i].Name) // one that is not there any more is refused below
-		before = append(before, rec)
+		rec, err := s.store.Get(ids[i].Name) // one that is not there any more is refused below
+		fresh[ids[i].Name] = err == nil && (rec.State != store.Active || rec.Epoch != epoch)
 	}
 	defer s.stayCopies(ids, list, all)
+	if s.fence.lease != nil { // before they can be written
+		named := epoch
+		if r.byHand {
+			named = 0 // the directory does not know of that branch
+		}
+		s.fence.lease.Promoted(slices.DeleteFunc(slices.Collect(maps.Keys(fresh)), func(u string) bool { return !fresh[u] }), named)
+	}
 	var news []string
 	for j, err := range s.store.Promote(ctx, epoch, units) {
 		name := units[j].Name
@@ -229,15 +239,12 @@ func (s *Server) promoteAt(ctx context.Context, epoch uint64, ids []store.UnitID
 		mark, err := s.store.Mark(ctx, name)
 		p.at, p.err = mark.Position, err
 		s.promises.Forget(name)
-		if before[j].State != store.Active || before[j].Epoch != epoch {
+		if fresh[name] {
 			news = append(news, name)
 		}
 	}
 	if len(news) == 0 {
 		return
-	}
-	if s.fence.lease != nil {
-		s.fence.lease.Promoted(news)
 	}
 	s.replica.Promoted(news)
 	s.log.Info("units promoted", "units", len(news), "epoch", epoch)

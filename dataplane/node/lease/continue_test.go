@@ -201,7 +201,7 @@ func TestL10EveryFollowerSinceMustPromise(t *testing.T) {
 func TestL10PromisesCreateNoRight(t *testing.T) {
 	cutOff(t, func(t *testing.T, l *Lease, w *world) {
 		time.Sleep(2 * ms)
-		l.Promoted([]string{"a"})
+		l.Promoted([]string{"a"}, 0)
 		expect(t, l, "a", ErrLapsed)
 		g := naming(servers(grant(3, 0)), "a", "alone", "late")
 		if _, err := l.Take(&g, l.clock.Now()); err != nil {

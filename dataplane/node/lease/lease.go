@@ -15,6 +15,8 @@ import (
 type Unit struct {
 	Name string
 	ID   uint64 // 0: the list named it by name alone
+	// Epoch is that of the branch that it is to be written in; 0: not said.
+	Epoch uint64
 	// Copies are the addresses of every node that an entry may promote for it,
 	// InSync those whose acknowledgement its writes wait for.
 	Copies, InSync []string
@@ -22,7 +24,7 @@ type Unit struct {
 
 // entry is a Unit as the table keeps it.
 type entry struct {
-	id             uint64
+	id, epoch      uint64
 	copies, inSync []string      // nobody changes them
 	named          time.Duration // when it came into the list
 }
@@ -71,6 +73,9 @@ type state struct {
 	ms       time.Duration
 	servers  []string
 	promoted map[string]time.Duration // units that were promoted here after the deadline, and when; nobody changes it
+	// begun are units that were promoted here, with the epoch: until a list names
+	// them in it they are not named, whatever older lists say. Nobody changes it.
+	begun map[string]uint64
 }
 
 // history is what epochs' names belong to: another one may use them anew.
@@ -133,6 +138,17 @@ func (l *Lease) Units(f func(Unit) bool) {
 	l.now.Load().units.Scan(func(name string, e entry) bool {
 		return f(Unit{Name: name, ID: e.id, Copies: e.copies, InSync: e.inSync})
 	})
+}
+
+// names gives the unit's entry, if the list names it.
+func (s *state) names(unit string, id uint64) (e entry, named bool) {
+	e, ok := s.units.Get(unit)
+	return e, ok && (e.id == 0 || e.id == id) && !s.older(unit, &e)
+}
+
+// older reports whether the list is from before the unit was promoted here.
+func (s *state) older(unit string, e *entry) bool {
+	return len(s.begun) > 0 && e.epoch != 0 && e.epoch < s.begun[unit]
 }
 
 func (s *state) left(now time.Duration) time.Duration {

@@ -24,8 +24,7 @@ func (l *Lease) MayWrite(unit string, id uint64) error {
 	if !s.granted {
 		return ErrNoLease
 	}
-	e, ok := s.units.Get(unit)
-	named := ok && (e.id == 0 || e.id == id)
+	e, named := s.names(unit, id)
 	now := l.clock.Now()
 	switch {
 	case now < s.deadline && named:
@@ -82,7 +81,7 @@ func (p *pledges) has(addr, unit string, now time.Duration) bool {
 // continues reports whether the node held the right to write the unit by its
 // confirmed lease until that lapsed: promises only continue such a right.
 func (s *state) continues(unit string, e *entry) bool {
-	if !s.granted || len(s.servers) == 0 || e.named >= s.deadline {
+	if !s.granted || len(s.servers) == 0 || e.named >= s.deadline || s.older(unit, e) {
 		return false
 	}
 	at, promoted := s.promoted[unit]
@@ -90,8 +89,11 @@ func (s *state) continues(unit string, e *entry) bool {
 }
 
 // Promoted tells that units became this node's by a promotion: they are written
-// by a grant that names them, and no promise stands in for it.
-func (l *Lease) Promoted(units []string) {
+// by a grant that names them in the branch of epoch (0: of any), and no promise
+// stands in for it. A list that is held since before, or comes late, would have the
+// node write before the entry that says that it was promoted, without the copies
+// that are in sync now (architecture §3.7.6).
+func (l *Lease) Promoted(units []string, epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := *l.now.Load()
@@ -100,8 +102,11 @@ func (l *Lease) Promoted(units []string) {
 		s.promoted = make(map[string]time.Duration, len(units))
 	}
 	now := l.clock.Now()
+	if s.begun = maps.Clone(s.begun); s.begun == nil {
+		s.begun = make(map[string]uint64, len(units))
+	}
 	for _, u := range units {
-		s.promoted[u] = now
+		s.promoted[u], s.begun[u] = now, epoch
 	}
 	l.now.Store(&s)
 }

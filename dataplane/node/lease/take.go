@@ -166,6 +166,10 @@ func (l *Lease) Take(g *proto.Grant, arrived time.Duration) (Change, error) {
 		return notHeld("this node does not hold the list " + g.Base + ", which add and remove would change; send the list whole")
 	}
 	change := s.apply(g, arrived, held && s.epoch == g.Epoch)
+	if s.history != h {
+		s.begun = nil // its epochs are others
+	}
+	s.forgetBegun()
 	s.held, s.epoch, s.history = true, g.Epoch, h
 	s.arrived, s.ms, s.servers = arrived, time.Duration(g.MS)*time.Millisecond, g.Servers
 	l.newest = g.Grant
@@ -234,12 +238,12 @@ func (s *state) apply(g *proto.Grant, arrived time.Duration, same bool) Change {
 		units = units.Copy()
 		for name := range g.Copies {
 			if e, ok := units.Get(string(name)); ok {
-				c.Changed = append(c.Changed, unitOf(proto.UnitItem{Unit: name, ID: fsm.UnitID(e.id)}, g))
+				c.Changed = append(c.Changed, unitOf(proto.UnitItem{Unit: name, ID: fsm.UnitID(e.id), Epoch: e.epoch}, g))
 			}
 		}
 	}
 	for _, u := range c.Changed {
-		e := entry{id: u.ID, copies: u.Copies, inSync: u.InSync, named: arrived}
+		e := entry{id: u.ID, epoch: u.Epoch, copies: u.Copies, inSync: u.InSync, named: arrived}
 		if old, ok := s.units.Get(u.Name); ok && old.id == u.ID {
 			e.named = old.named
 		}
@@ -247,6 +251,18 @@ func (s *state) apply(g *proto.Grant, arrived time.Duration, same bool) Change {
 	}
 	s.units = units
 	return c
+}
+
+// forgetBegun forgets the promotions that the list has come after.
+func (s *state) forgetBegun() {
+	if len(s.begun) == 0 {
+		return
+	}
+	s.begun = maps.Clone(s.begun)
+	maps.DeleteFunc(s.begun, func(unit string, epoch uint64) bool {
+		e, ok := s.units.Get(unit)
+		return ok && e.epoch >= epoch
+	})
 }
 
 func unitsOf(items []proto.UnitItem, g *proto.Grant) []Unit {
@@ -258,5 +274,5 @@ func unitsOf(items []proto.UnitItem, g *proto.Grant) []Unit {
 }
 
 func unitOf(item proto.UnitItem, g *proto.Grant) Unit {
-	return Unit{Name: string(item.Unit), ID: uint64(item.ID), Copies: g.Copies[item.Unit], InSync: g.InSync[item.Unit]}
+	return Unit{Name: string(item.Unit), ID: uint64(item.ID), Epoch: item.Epoch, Copies: g.Copies[item.Unit], InSync: g.InSync[item.Unit]}
 }
