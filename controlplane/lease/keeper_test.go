@@ -243,7 +243,7 @@ func TestALateResumeIsOfItsOwnLapse(t *testing.T) {
 // TestL1NoNodeDelaysAnother: black-holed, slow and large nodes cost the others
 // nothing; each is renewed at its exact times.
 func TestL1NoNodeDelaysAnother(t *testing.T) {
-	stage(t, 600, 4, func(t *testing.T, s *scene) {
+	stage(t, 600, 6, func(t *testing.T, s *scene) {
 		var units []*fsm.Placed
 		for i := range 10_000 {
 			units = append(units, unit(fmt.Sprintf("big%05d", i), 0, "n2"))
@@ -251,6 +251,7 @@ func TestL1NoNodeDelaysAnother(t *testing.T) {
 		s.place(units...)
 		s.net.mu.Lock()
 		s.net.hole["n1:1"], s.net.hole["n3:1"] = true, true
+		s.net.slow["n5:1"], s.net.slow["n6:1"] = 40*time.Millisecond, 5*time.Second
 		s.net.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()

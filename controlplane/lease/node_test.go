@@ -143,11 +143,12 @@ type network struct {
 	nodes map[string]*testNode
 	cut   bool // nothing passes
 	hole  map[string]bool
+	slow  map[string]time.Duration // before an answer sets out
 	work  *sync.WaitGroup // late messages
 }
 
 func newNetwork(nodes map[string]*testNode) *network {
-	return &network{nodes: nodes, work: new(sync.WaitGroup), hole: make(map[string]bool)}
+	return &network{nodes: nodes, work: new(sync.WaitGroup), hole: make(map[string]bool), slow: make(map[string]time.Duration)}
 }
 
 // draw gives the delay of a message and whether it is lost.
@@ -182,7 +183,7 @@ func (l *testLine) close() {}
 
 func (l *testLine) call(method, path string, body []byte, timeout time.Duration) (reply, error) {
 	l.net.mu.Lock()
-	node, hole := l.net.nodes[l.addr], l.net.hole[l.addr]
+	node, hole, slow := l.net.nodes[l.addr], l.net.hole[l.addr], l.net.slow[l.addr]
 	l.net.mu.Unlock()
 	answer := make(chan reply, 3)
 	copies := 1
@@ -208,7 +209,7 @@ func (l *testLine) call(method, path string, body []byte, timeout time.Duration)
 			if lost {
 				return
 			}
-			pause(context.Background(), delay)
+			pause(context.Background(), slow+delay)
 			answer <- reply{status, text}
 		})
 	}
