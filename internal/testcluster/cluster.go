@@ -116,7 +116,13 @@ func (c *Cluster) spawnNode(args ...string) *Process {
 func (c *Cluster) record(n *Process, zone string) {
 	c.t.Helper()
 	body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":"eu","zone":%q}`, n.Via, NodeToken, zone)
-	c.Must(c.Do(http.MethodPut, c.Controls[0].URL+"/_shard/nodes/"+n.ID, body), http.StatusCreated)
+	wait.For(c.t, n.Name+" is recorded", func() error { // the leader may change meanwhile
+		a := c.Do(http.MethodPut, c.Controls[0].URL+"/_shard/nodes/"+n.ID, body, "Idempotency-Key", "record-"+n.ID)
+		if a.Err != nil || a.Status != http.StatusCreated {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
 }
 
 // AddNode starts one more node and records it in that zone.

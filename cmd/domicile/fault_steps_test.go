@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"domicile/internal/faultpoint"
+	"domicile/internal/history"
+	"domicile/internal/testcluster"
+	"domicile/internal/wait"
+)
+
+// reach waits until one of the processes came to a labelled point and ended there.
+func reach(t *testing.T, r faultpoint.Rule, among []*testcluster.Process) (killed *testcluster.Process) {
+	t.Helper()
+	wait.For(t, fmt.Sprintf("a process comes to %s %s", r.Label, r.On), func() error {
+		for _, p := range among {
+			if _, ended := p.Ended(); ended && p.Hits(r) > 0 {
+				killed = p
+				return nil
+			}
+		}
+		return fmt.Errorf("none has")
+	})
+	return killed
+}
+
+// TestFaultsL5KillAtEveryStepOfAFailover: whoever leads is ended at a step of a
+// failover, or the node that is promoted is; the next leader goes on, the units
+// are written again, and nothing that was acknowledged is lost.
+func TestFaultsL5KillAtEveryStepOfAFailover(t *testing.T) {
+	c := faultCluster(t, 3, faultLease)
+	steps := []struct {
+		label, on string
+		nodes     bool // the point is in nodes
+	}{
+		{"propose", "FailOver", false}, {"proposed", "FailOver", false},
+		{"call", "promote", false}, {"called", "promote", false},
+		{"propose", "ConfirmPromotion", false}, {"proposed", "ConfirmPromotion", false},
+		{"store.record", faultpoint.Any, true},
+	}
+	for i, step := range steps {
+		names := tenantNames(fmt.Sprintf("s%d-", i), 2)
+		createReplicated(t, c, "n1", names...)
+		rec := history.NewRecorder()
+		load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
+		func() {
+			defer load.Stop()
+			awaitProgress(t, rec, 10, names...)
+			at := c.Controls
+			if step.nodes {
+				at = c.Nodes[1:]
+			}
+			r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1}
+			c.Nodes[0].Kill()
+			var heal []func()
+			for _, p := range at {
+				heal = append(heal, p.Fault(r))
+			}
+			killed := reach(t, r, at)
+			for _, f := range heal {
+				f()
+			}
+			t.Logf("%s %s: %s ended", step.label, step.on, killed.ID)
+			if step.nodes { // the unit's only other place
+				killed.Start()
+			}
+			awaitProgress(t, rec, 10, names...)
+			for _, p := range c.All() {
+				if _, ended := p.Ended(); ended {
+					p.Start()
+				}
+				p.AwaitReady()
+			}
+			c.AwaitCopiesInSync(1, names...)
+			awaitProgress(t, rec, 10, names...)
+		}()
+		if err := history.Check(rec.Ops(), finalLogs(t, c, names...), time.Minute); err != nil {
+			t.Errorf("%s %s: %v", step.label, step.on, err)
+		}
+		c.Verify(names...)
+		for _, name := range names {
+			c.Must(c.Do(http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+		}
+	}
+}
