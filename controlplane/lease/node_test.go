@@ -144,7 +144,7 @@ type network struct {
 	cut   bool // nothing passes
 	hole  map[string]bool
 	slow  map[string]time.Duration // before an answer sets out
-	work  *sync.WaitGroup // late messages
+	work  *sync.WaitGroup          // late messages
 }
 
 func newNetwork(nodes map[string]*testNode) *network {
