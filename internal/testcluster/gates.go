@@ -1,6 +1,7 @@
 package testcluster
 
 import (
+	"maps"
 	"net"
 	"os/exec"
 	"sync"
@@ -75,6 +76,7 @@ func (g *gates) heal() {
 // test.
 func (g *gates) dialler(c net.Conn) string {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	return netfault.Dialler(c, g.pids)
+	pids := maps.Clone(g.pids)
+	g.mu.Unlock()
+	return netfault.Dialler(c, pids)
 }
