@@ -55,9 +55,10 @@ func (r *stored) lineage() Lineage {
 }
 
 // visible reports whether users see the unit: one being made is not there yet,
-// one being deleted no longer. One whose image is being put in its place is,
-// if it was there before (ID is kept either way).
-func (r *stored) visible() bool { return r.Intent == "" }
+// one being deleted no longer. One whose image is being put in its place is there:
+// that is certain from its record on, and who was told otherwise in that moment
+// would take a removal for done.
+func (r *stored) visible() bool { return r.Intent == "" || r.Intent == installing }
 
 // recordsThere refuses a folder that has units and no record of them: begun
 // anew, the record would make them unknown and forget the newest holder.
@@ -218,6 +219,9 @@ func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) 
 	r, err := s.change(name, func(r *stored) error {
 		if !r.visible() {
 			return ErrUnknownUnit
+		}
+		if r.Intent == installing {
+			return fmt.Errorf("%w: an image of it is being put in its place; try again", ErrWrongState)
 		}
 		old := r.Record
 		if err := f(&r.Record); err != nil {
