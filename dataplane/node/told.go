@@ -19,11 +19,12 @@ import (
 
 // word is what a call says of its units, beside its number.
 type word struct {
-	epoch func(unit string) uint64 // of the branch to be followed or begun; nil, or 0: none is named
-	job   string                   // gives the units up
-	thaws string                   // job that is undone
-	makes bool                     // makes a unit that is not held
-	again bool                     // and would make again one that was removed
+	epoch   func(unit string) uint64 // of the branch to be followed or begun; nil, or 0: none is named
+	job     string                   // gives the units up
+	thaws   string                   // job that is undone
+	makes   bool                     // makes a unit that is not held
+	again   bool                     // and would make again one that was removed
+	removes bool                     // removes it: what is kept of it goes too (request.removes)
 }
 
 // callNumber is the number that the leader gave to the call, 0 where it has none.
@@ -99,6 +100,9 @@ func (w *word) heard(unit string, rec *store.Record, number, epoch uint64, t *st
 		e := httpserve.Errorf(409, codeJobConflict, "unit %s: job %s was undone here: it is not frozen or given up for job %s any more", unit, t.Thawed, w.job)
 		e.Fields = fields(rec, map[string]any{"unit": unit, "thawed": t.Thawed})
 		return e
+	}
+	if w.removes {
+		return nil
 	}
 	t.Call, t.Epoch = max(t.Call, number), max(t.Epoch, epoch)
 	if w.thaws != "" && (t.Thawed == "" || newerJob(w.thaws, t.Thawed)) {

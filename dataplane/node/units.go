@@ -94,7 +94,7 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	case wrong:
 		return r.wrongID(unit)
 	}
-	if err := r.hearOne(word{}, unit, id); err != nil {
+	if err := r.hearOne(word{removes: true}, unit, id); err != nil {
 		return err
 	}
 	copied := string(r.ctx.Request.Header.Peek(proto.HeaderRemoval)) == proto.RemovalCopy
