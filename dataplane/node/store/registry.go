@@ -16,7 +16,8 @@ import (
 )
 
 // units.bolt: bucket "units" has a JSON record by unit name, bucket "node" the
-// newest holder, bucket "told" what it has said of the units. Each change is one synced bbolt transaction.
+// newest holder, bucket "told" what it has said of the units. Each change is synced;
+// those of units that come at once share a bbolt transaction.
 
 var (
 	unitsBucket = []byte("units")
@@ -120,7 +121,8 @@ func (s *Store) load(name string) (r *stored, err error) {
 	return r, nil
 }
 
-// change changes a record that is there; f may refuse by an error.
+// change changes a record that is there; f may refuse by an error, and be called more
+// than once.
 func (s *Store) change(name string, f func(*stored) error) (stored, error) {
 	var r stored
 	err := s.update(name, func(b *bolt.Bucket) error {
@@ -128,6 +130,7 @@ func (s *Store) change(name string, f func(*stored) error) (stored, error) {
 		if raw == nil {
 			return ErrUnknownUnit
 		}
+		r = stored{}
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return err
 		}
@@ -163,10 +166,11 @@ func put(b *bolt.Bucket, r *stored) error {
 	return b.Put([]byte(r.Name), raw)
 }
 
+// update commits a change of the bucket of units; f may be called more than once.
 func (s *Store) update(name string, f func(*bolt.Bucket) error) error {
 	err := s.fault(OpRecord, name)
 	if err == nil {
-		err = s.db.Update(func(tx *bolt.Tx) error { return f(tx.Bucket(unitsBucket)) })
+		err = s.records.commit(s.db, func(tx *bolt.Tx) error { return f(tx.Bucket(unitsBucket)) })
 	}
 	if err != nil {
 		return &UnitError{Unit: name, Op: "record", Err: diskError(err)}
@@ -210,8 +214,9 @@ func (s *Store) List(after string, limit int) ([]Record, error) {
 }
 
 // Update changes a unit's record durably; f may refuse by an error, which is
-// returned (wrapped). Name, ID, Epoch and Empty stay as they are. ErrWrongState:
-// a unit becomes a copy, or stops being one, by Follow and Promote alone.
+// returned (wrapped), and may be called more than once. Name, ID, Epoch and Empty stay
+// as they are. ErrWrongState: a unit becomes a copy, or stops being one, by Follow and
+// Promote alone.
 func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) (Record, error) {
 	if err := ctx.Err(); err != nil {
 		return Record{}, err

@@ -20,17 +20,18 @@ import (
 
 // Store is a node's data folder.
 type Store struct {
-	cfg    Config
-	log    hclog.Logger
-	id     string
-	db     *bolt.DB
-	holder atomic.Pointer[Holder]
-	stats  counters
-	chunks sync.Pool // *[]byte of walChunk bytes
-	empty  emptyFile
-	slots  slots
-	sizes  sizes
-	closed closedUnits
+	cfg     Config
+	log     hclog.Logger
+	id      string
+	db      *bolt.DB
+	records recordQueue
+	holder  atomic.Pointer[Holder]
+	stats   counters
+	chunks  sync.Pool // *[]byte of walChunk bytes
+	empty   emptyFile
+	slots   slots
+	sizes   sizes
+	closed  closedUnits
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the janitor has ended
