@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -134,13 +135,27 @@ func (c *copyCluster) stop() {
 	c.cuts.close()
 }
 
-// isolate cuts a node off from everything but whoever asks it directly.
+// isolate cuts a node off from everything but whoever asks it directly; without cuts
+// it pauses the node, which then is as silent to everybody.
 func (c *copyCluster) isolate(i int) {
+	if c.cuts == nil {
+		_ = c.nodes[i].cmd.Process.Signal(syscall.SIGSTOP)
+		return
+	}
 	others := []string{nodeID(1 - i)}
 	for n := range c.controls {
 		others = append(others, controlID(n))
 	}
 	c.cuts.isolate(nodeID(i), others)
+}
+
+// heal undoes isolate.
+func (c *copyCluster) heal(i int) {
+	if c.cuts == nil {
+		_ = c.nodes[i].cmd.Process.Signal(syscall.SIGCONT)
+		return
+	}
+	c.cuts.heal()
 }
 
 // leader gives the place and the API of the control server that leads.
