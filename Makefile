@@ -61,7 +61,7 @@ bench-node: build ## beside SQLite in process
 	$(GO) run -tags $(TAGS) ./bench node
 
 generate:         ## protobuf code (needs Debian's protobuf-compiler)
-	$(GO) generate ./proto
+	$(GO) generate ./proto/...
 
 clean:
 	rm -rf bin

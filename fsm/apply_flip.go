@@ -20,12 +20,7 @@ func (c *change) failOver(cmd *FailOver) Result {
 		return refused(refuse(CodeStale, "node "+string(cmd.Node)+
 			" is under a lease, which has to run out or be given back first; ask again", "node", string(cmd.Node)))
 	}
-	choices := make(map[UnitRef]NodeName, len(cmd.Choices)) // looked up only
-	for _, f := range cmd.Choices {
-		if _, twice := choices[f.UnitRef]; !twice && f.From == cmd.Node {
-			choices[f.UnitRef] = f.To
-		}
-	}
+	choices := chosenFrom(cmd.Node, cmd.Choices)
 	var flips []Flip
 	var left []UnitName
 	for p := range c.HeldBy(cmd.Node) {
@@ -50,6 +45,17 @@ func (c *change) failOver(cmd *FailOver) Result {
 		c.lose(cmd.Node, true)
 	}
 	return Result{Flips: flips, Left: left}
+}
+
+// chosenFrom gives where choices send the units of a node; it is looked up only.
+func chosenFrom(n NodeName, choices []Flip) map[UnitRef]NodeName {
+	to := make(map[UnitRef]NodeName, len(choices))
+	for _, f := range choices {
+		if _, twice := to[f.UnitRef]; !twice && f.From == n {
+			to[f.UnitRef] = f.To
+		}
+	}
+	return to
 }
 
 func nothingToPromote(n NodeName, left []UnitName) *Refusal {
@@ -193,12 +199,14 @@ func (c *change) beginHandover(cmd *BeginHandover) Result {
 	}
 	j := &Job{ID: JobID(c.at), Kind: JobHandover, Source: cmd.Node, Cause: cmd.Cause, Step: StepRelease, Started: c.now}
 	var left []UnitName
+	choices := chosenFrom(cmd.Node, cmd.Choices)
 	for p := range c.toHandOver(cmd) {
 		if p.Node != cmd.Node || p.State != UnitActive || !p.Promoted() {
 			continue
 		}
-		if to, ok := c.Successor(p, cmd.Silent); ok {
+		if to, forced := c.recipient(cmd, p, choices[p.ref()]); to != "" {
 			j.Targets = append(j.Targets, Target{p.Unit, p.ID, to})
+			j.Forced = j.Forced || forced
 		} else {
 			left = append(left, p.Unit)
 		}
@@ -216,6 +224,23 @@ func (c *change) beginHandover(cmd *BeginHandover) Result {
 		c.put(p, &next)
 	}
 	return Result{Job: j.ID}
+}
+
+// recipient gives the node that a handover gives p to, or ""; forced: its copy is not
+// in sync, and no other one is.
+func (c *change) recipient(cmd *BeginHandover, p *Placed, choice NodeName) (to NodeName, forced bool) {
+	e, ok := c.nodes.Get(choice)
+	takes := ok && !e.node.Lost && !slices.Contains(cmd.Silent, choice)
+	if takes && p.copyOn(choice) == CopyInSync {
+		return choice, false
+	}
+	if to, ok := c.Successor(p, cmd.Silent); ok {
+		return to, false
+	}
+	if takes && p.copyOn(choice).Follows() && cmd.Cause == CauseHand {
+		return choice, true
+	}
+	return "", false
 }
 
 // toHandOver yields the units that are asked for.
@@ -262,7 +287,9 @@ func (c *change) endRelease(cmd *EndRelease) Result {
 		p, _ := c.Placed(t.Unit)
 		to := t.Node
 		if p.copyOn(to) != CopyInSync {
-			to, _ = c.Successor(p, nil)
+			if other, ok := c.Successor(p, nil); ok || !j.Forced || !p.copyOn(to).Follows() {
+				to = other
+			}
 		}
 		if to == "" || !released[p.ref()] {
 			left = append(left, t.Unit)

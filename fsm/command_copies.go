@@ -75,24 +75,28 @@ type FailOver struct {
 
 // BeginHandover begins a JobHandover: units of Node (all of them where Units is
 // empty) that have an in-sync copy on a node that is neither lost nor in Silent
-// become UnitMoving; the job's targets say where each goes. Refused when there
-// is none, for a lost node, and while another handover of Node runs. It answers
-// Result.Job.
+// become UnitMoving; the job's targets say where each goes: to the in-sync copy that
+// Choices names, else to Successor. With CauseHand, Choices may also name a copy that
+// follows and is not in sync, for a unit that has no such copy: the operator's word that
+// the node has lost the unit, or cannot read it, and that what the copy lacks is given
+// up (L6). The job is Forced then. Refused when nothing is handed over, for a lost node,
+// and while another handover of Node runs. It answers Result.Job.
 type BeginHandover struct {
-	Node   NodeName
-	Cause  FlipCause
-	Units  []UnitRef
-	Silent []NodeName
+	Node    NodeName
+	Cause   FlipCause
+	Units   []UnitRef
+	Silent  []NodeName
+	Choices []Flip
 }
 
 // EndRelease ends StepRelease of a handover: the units that the source has
 // released flip in this one entry, all at this entry's revision as epoch; the
 // others become active again where they were, and the job goes to StepThaw when
 // there are such, else it is done. A released unit whose target is not in sync
-// any more goes to another in-sync copy; without one it is not flipped. Where
-// all that Node had as a primary went to its standby, the pair is turned round;
-// else a flip to a standby ends its pair. It answers Result.Flips and
-// Result.Left.
+// any more goes to another in-sync copy; without one it is not flipped, unless
+// the job is Forced and the target follows. Where all that Node had as a primary
+// went to its standby, the pair is turned round; else a flip to a standby ends
+// its pair. It answers Result.Flips and Result.Left.
 type EndRelease struct {
 	ID       JobID
 	Released []UnitRef

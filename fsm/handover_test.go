@@ -105,6 +105,76 @@ func TestL6WhoCanHandOver(t *testing.T) {
 	}
 }
 
+// A node that is behind hands over to the copy that is ahead, though another would come
+// first (architecture §3.7.4).
+func TestTheCopyThatIsAheadIsChosen(t *testing.T) {
+	d := leased(t, "n1", "n2", "n3")
+	a := d.replicated("a", "n1", "n2", "n3")
+	to := func(n fsm.NodeName) []fsm.Flip { return []fsm.Flip{{UnitRef: a, From: "n1", To: n}} }
+	job := d.ok(&fsm.BeginHandover{Node: "n1", Cause: fsm.CauseBehind, Choices: to("n3")}).Job
+	if got := d.targets(job); got != "release a-n3" {
+		t.Fatal(got)
+	}
+	if j, _ := d.Job(job); j.Forced {
+		t.Error("nothing is forced of a copy in sync")
+	}
+	if r := d.ok(&fsm.EndRelease{ID: job, Released: []fsm.UnitRef{a}}); flips(r) != "a n1-n3 left []" {
+		t.Fatal(flips(r))
+	}
+	// One that is not in sync is no choice but by hand.
+	d = leased(t, "n1", "n2", "n3")
+	a = d.replicated("a", "n1", "n2", "n3")
+	d.change(a, "n3", fsm.CopyInSync, fsm.CopySyncing)
+	job = d.ok(&fsm.BeginHandover{Node: "n1", Cause: fsm.CauseBehind, Choices: to("n3")}).Job
+	if got := d.targets(job); got != "release a-n2" {
+		t.Fatal(got)
+	}
+}
+
+// By hand a unit without a copy in sync goes to the one that is named, also at the end,
+// and where another came in sync meanwhile to that one.
+func TestL6AHandoverIsForced(t *testing.T) {
+	begin := func() (d *dir, job fsm.JobID, a fsm.UnitRef) {
+		d = leased(t, "n1", "n2", "n3")
+		a = d.replicated("a", "n1", "n2", "n3")
+		for _, n := range []fsm.NodeName{"n2", "n3"} {
+			d.change(a, n, fsm.CopyInSync, fsm.CopySyncing)
+		}
+		forced := &fsm.BeginHandover{Node: "n1", Cause: fsm.CauseHand, Units: []fsm.UnitRef{a}, Choices: []fsm.Flip{{UnitRef: a, From: "n1", To: "n3"}}}
+		for _, bad := range []func(h *fsm.BeginHandover){
+			func(h *fsm.BeginHandover) { h.Choices = nil },
+			func(h *fsm.BeginHandover) { h.Cause = fsm.CauseBehind },
+			func(h *fsm.BeginHandover) { h.Silent = []fsm.NodeName{"n3"} },
+			func(h *fsm.BeginHandover) { h.Choices = []fsm.Flip{{UnitRef: a, From: "n2", To: "n3"}} },
+			func(h *fsm.BeginHandover) { h.Choices = []fsm.Flip{{UnitRef: a, From: "n1", To: "n9"}} },
+		} {
+			h := *forced
+			bad(&h)
+			d.refused(fsm.CodeNoCopy, &h, "n1")
+		}
+		job = d.ok(forced).Job
+		if j, _ := d.Job(job); !j.Forced || d.targets(job) != "release a-n3" {
+			t.Fatalf("%+v", j)
+		}
+		return d, job, a
+	}
+	d, job, a := begin()
+	if r := d.ok(&fsm.EndRelease{ID: job, Released: []fsm.UnitRef{a}}); flips(r) != "a n1-n3 left []" {
+		t.Fatal(flips(r))
+	}
+	d.wantCopies("a", "n1 former, n2 syncing")
+	d, job, a = begin()
+	d.change(a, "n2", fsm.CopySyncing, fsm.CopyJoining)
+	d.change(a, "n2", fsm.CopyJoining, fsm.CopyInSync)
+	if r := d.ok(&fsm.EndRelease{ID: job, Released: []fsm.UnitRef{a}}); flips(r) != "a n1-n2 left []" {
+		t.Fatal(flips(r))
+	}
+	d, job, _ = begin()
+	if r := d.ok(&fsm.EndRelease{ID: job}); flips(r) != " left [a]" || d.targets(job) != "thaw a-n3" {
+		t.Fatal(flips(r), d.targets(job))
+	}
+}
+
 // The source lapses while it hands over: a failover flips what it holds, the
 // target first, and the job goes on with what is left, or ends.
 func TestL5TheSourceOfAHandoverIsLost(t *testing.T) {

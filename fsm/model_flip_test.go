@@ -11,6 +11,7 @@ import (
 type modelHandover struct {
 	job     fsm.JobID
 	thaw    bool
+	forced  bool
 	targets map[fsm.TenantName]modelTarget
 }
 
@@ -66,13 +67,10 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 		if t.node != c.Node || t.step != 0 {
 			continue
 		}
-		for _, f := range slices.Backward(c.Choices) {
-			if f.Unit != fsm.UnitName(name) || f.ID != t.id || f.From != c.Node {
-				continue
-			}
-			state := t.copies[f.To]
-			if state == fsm.CopyInSync || state != 0 && f.To == t.previous || follows(state) && c.Cause == fsm.CauseHand {
-				flips[name] = f.To
+		if choice := firstChoice(c.Choices, name, t.id, c.Node); choice != "" {
+			state := t.copies[choice]
+			if state == fsm.CopyInSync || state != 0 && choice == t.previous || follows(state) && c.Cause == fsm.CauseHand {
+				flips[name] = choice
 			}
 		}
 		if to := m.successor(name, nil); flips[name] == "" && to != "" {
@@ -84,6 +82,16 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 	}
 	m.flipAll(c.Node, flips, false)
 	n.lost = n.lost || c.Silent || c.Cause == fsm.CauseLapsed
+	return ""
+}
+
+// firstChoice gives where a list of choices sends a unit of a node: the first counts.
+func firstChoice(choices []fsm.Flip, name fsm.TenantName, id fsm.UnitID, from fsm.NodeName) fsm.NodeName {
+	for _, f := range choices {
+		if f.Unit == fsm.UnitName(name) && f.ID == id && f.From == from {
+			return f.To
+		}
+	}
 	return ""
 }
 
@@ -156,8 +164,15 @@ func (m *model) beginHandover(c *fsm.BeginHandover) fsm.Code {
 		if !asked || t.node != c.Node || t.step != 0 || t.previous != "" {
 			continue
 		}
-		if to := m.successor(name, c.Silent); to != "" {
+		to := m.successor(name, c.Silent)
+		choice := firstChoice(c.Choices, name, t.id, c.Node)
+		if n := m.nodes[choice]; n != nil && !n.lost && !slices.Contains(c.Silent, choice) &&
+			(t.copies[choice] == fsm.CopyInSync || to == "" && follows(t.copies[choice]) && c.Cause == fsm.CauseHand) {
+			to = choice
+		}
+		if to != "" {
 			h.targets[name] = modelTarget{t.id, to}
+			h.forced = h.forced || t.copies[to] != fsm.CopyInSync
 		}
 	}
 	if len(h.targets) == 0 {
@@ -187,7 +202,8 @@ func (m *model) endRelease(c *fsm.EndRelease) fsm.Code {
 		}
 	}
 	for name, g := range h.targets {
-		if m.tenants[name].copies[g.to] == fsm.CopyInSync && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
+		state, taken := m.tenants[name].copies[g.to], flips[name] != ""
+		if (state == fsm.CopyInSync || h.forced && !taken && follows(state)) && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
 			flips[name] = g.to
 		}
 	}

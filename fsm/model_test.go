@@ -432,7 +432,7 @@ func (m *model) compare(s *fsm.State) error {
 // and a view that follows the events equals the projection.
 func TestRandomLogsAgainstTheModel(t *testing.T) {
 	codes := make(map[fsm.Code]int)
-	for seed := range uint64(100) {
+	for seed := range uint64(150) {
 		l, s, m, v := fsmtest.NewLog(seed), fsm.New(), newModel(), fsm.NewView()
 		for i := range 400 {
 			e := l.Next(s)

@@ -289,6 +289,7 @@ type Job struct {
 	Tenant   TenantName // "" for a handover
 	Source   NodeName   // handover: the node that gives its units up
 	Cause    FlipCause  // handover
+	Forced   bool       // handover: a target may lack what was acknowledged (BeginHandover)
 	Step     JobStep
 	Schema   string // create: SQL run once
 	Started  Millis

@@ -36,7 +36,11 @@ type FailedOver struct {
 type TenantPromoted struct {
 	Tenant fsm.TenantName `json:"tenant"`
 	To     fsm.NodeName   `json:"to"`
-	Lost   *PositionRange `json:"lost,omitempty"`
+	// NotInSync says that its copy was promoted by force and may have lacked
+	// acknowledged writes: those after Position, where it stood, are lost.
+	NotInSync bool           `json:"not_in_sync,omitempty"`
+	Position  string         `json:"position,omitempty"`
+	Lost      *PositionRange `json:"lost,omitempty"`
 }
 
 // TenantFailed says why something was not done for a tenant.

@@ -69,6 +69,9 @@ type CopyReport struct {
 	// their in-sync copies yet: that a copy of theirs is not in Lagging says
 	// nothing.
 	Uncompared []fsm.UnitName `json:"uncompared,omitempty"`
+	// Damaged are units that this node writes whose files are damaged, or cannot be
+	// read.
+	Damaged []fsm.UnitName `json:"damaged,omitempty"`
 }
 
 // NotGranted answers POST /_admin/lease with 412: the node does not hold the
@@ -152,6 +155,9 @@ type Handover struct {
 	Job   string         `json:"job"`
 	MS    int64          `json:"ms"`
 	Units []HandoverUnit `json:"units"`
+	// Forced says that a destination need not have what was acknowledged of a unit
+	// whose file cannot be opened: an operator asked for it (L6).
+	Forced bool `json:"forced,omitempty"`
 	Holder
 }
 
@@ -198,8 +204,9 @@ type HeldUnit struct {
 	Aside       []string     `json:"aside,omitempty"`
 	// Lost is what this node had acknowledged alone on a branch that was given
 	// up, as the last return to the present branch found it.
-	Lost  *PositionRange `json:"lost,omitempty"`
-	Error string         `json:"error,omitempty"` // its files cannot be read
+	Lost    *PositionRange `json:"lost,omitempty"`
+	Error   string         `json:"error,omitempty"`   // its files cannot be read
+	Damaged bool           `json:"damaged,omitempty"` // they are known to be damaged
 }
 
 // Placement is a node and its address.

@@ -22,6 +22,7 @@ func putCopiesCommand(m *pb.Entry, c fsm.Command) bool {
 	case *fsm.BeginHandover:
 		m.Command = &pb.Entry_BeginHandover{BeginHandover: &pb.BeginHandover{
 			Node: string(c.Node), Cause: uint32(c.Cause), Units: list(c.Units, fromUnitRef), Silent: names[string](c.Silent),
+			Choices: list(c.Choices, fromFlip),
 		}}
 	case *fsm.EndRelease:
 		m.Command = &pb.Entry_EndRelease{EndRelease: &pb.EndRelease{Id: uint64(c.ID), Released: list(c.Released, fromUnitRef)}}
@@ -62,7 +63,7 @@ func copiesCommand(m *pb.Entry) fsm.Command {
 		h := c.BeginHandover
 		return &fsm.BeginHandover{
 			Node: fsm.NodeName(h.GetNode()), Cause: small[fsm.FlipCause](h.GetCause()), Units: list(h.GetUnits(), toUnitRef),
-			Silent: names[fsm.NodeName](h.GetSilent()),
+			Silent: names[fsm.NodeName](h.GetSilent()), Choices: list(h.GetChoices(), toFlip),
 		}
 	case *pb.Entry_EndRelease:
 		return &fsm.EndRelease{ID: fsm.JobID(c.EndRelease.GetId()), Released: list(c.EndRelease.GetReleased(), toUnitRef)}

@@ -29,6 +29,8 @@ var writeGolden = flag.Bool("golden", false, "write the golden files that are mi
 var goldenLogs = map[string]func() []fsm.Entry{
 	"v1": func() []fsm.Entry { return logOf(everyCommand()) },
 	"v2": func() []fsm.Entry { return logOf(commandsV2()) },
+	// Of version 2 too: what came after its first log.
+	"v2-choices": func() []fsm.Entry { return logOf(commandsV2Choices()) },
 }
 
 func ptr[T any](v T) *T { return &v }

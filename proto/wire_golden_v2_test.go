@@ -1,6 +1,10 @@
 package proto_test
 
-import "domicile/fsm"
+import (
+	"testing"
+
+	"domicile/fsm"
+)
 
 // commandsV2 holds each command that came with version 2, with every field set,
 // in a history in which each has an effect.
@@ -59,5 +63,46 @@ func commandsV2() []fsm.Command {
 		/* 39 */ &fsm.SetNodeLease{Node: "n2", Lease: fsm.LeaseTaken},
 		/* 40 */ &fsm.FailOver{Node: "n2", Cause: fsm.CauseLapsed},
 		/* 41 */ &fsm.BeginHandover{Node: "n9", Cause: fsm.CauseHand},
+	}
+}
+
+// commandsV2Choices holds what was added to version 2: a handover that names copies, one
+// of a unit that has none in sync, and the job of that, which runs at the end.
+func commandsV2Choices() []fsm.Command {
+	put := func(n fsm.NodeName, zone fsm.ZoneName) fsm.Command {
+		return &fsm.PutNode{Name: n, Addr: ptr("127.0.0.1:8081"), Token: ptr("secret"), Zone: &zone}
+	}
+	on := fsm.NodeName("n1")
+	acme := fsm.UnitRef{Unit: "acme", ID: 6}
+	sync := func(from, to fsm.CopyState) fsm.Command {
+		return &fsm.ChangeCopies{Changes: []fsm.CopyChange{{UnitRef: acme, Epoch: 1, Node: "n2", From: from, To: to}, {UnitRef: acme, Epoch: 1, Node: "n3", From: from, To: to}}}
+	}
+	to := func(n fsm.NodeName) []fsm.Flip { return []fsm.Flip{{UnitRef: acme, From: "n1", To: n}} }
+	return []fsm.Command{
+		/* 1 */ &fsm.PutMember{Member: fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: 2}},
+		/* 2 */ &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c0ffee", History: 1}, Settings: fsm.Settings{Replicas: 2, AutoFailover: 3000}},
+		/* 3 */ put("n1", "a") /* 4 */, put("n2", "b") /* 5 */, put("n3", "c"),
+		/* 6 */ &fsm.CreateTenant{Name: "acme", Node: &on},
+		/* 7 */ &fsm.AdvanceJob{ID: 6, From: fsm.StepMake, To: fsm.StepDone},
+		/* 8 */ sync(fsm.CopySyncing, fsm.CopyJoining),
+		/* 9 */ sync(fsm.CopyJoining, fsm.CopyInSync),
+		/* 10 */ &fsm.BeginHandover{Node: "n1", Cause: fsm.CauseBehind, Units: []fsm.UnitRef{acme}, Silent: []fsm.NodeName{"n9"}, Choices: to("n3")},
+		/* 11 */ &fsm.EndRelease{ID: 10},
+		/* 12 */ &fsm.AdvanceJob{ID: 10, From: fsm.StepThaw, To: fsm.StepDone},
+		/* 13 */ sync(fsm.CopyInSync, fsm.CopySyncing),
+		/* 14 */ &fsm.BeginHandover{Node: "n1", Cause: fsm.CauseHand, Units: []fsm.UnitRef{acme}, Choices: to("n3")},
+	}
+}
+
+// TestChoicesOfAHandoverAreInAGoldenLog: its last entry begins a job that is forced.
+func TestChoicesOfAHandoverAreInAGoldenLog(t *testing.T) {
+	s := fsm.New()
+	for _, e := range goldenLogs["v2-choices"]() {
+		if r, _ := s.Apply(e); r.Refusal != nil {
+			t.Errorf("%d, %T: %v", e.Revision, e.Cmd, r.Refusal)
+		}
+	}
+	if j, ok := s.Job(14); !ok || !j.Forced || j.Ended != 0 {
+		t.Errorf("%+v", j)
 	}
 }

@@ -134,7 +134,7 @@ func fromJob(j *fsm.Job) *pb.Job {
 		Id: uint64(j.ID), Kind: uint32(j.Kind), Tenant: string(j.Tenant), Step: uint32(j.Step), Schema: j.Schema,
 		Started: int64(j.Started), Ended: int64(j.Ended), EndedIn: uint64(j.EndedIn), Problem: j.Problem,
 		Refusal: fromRefusal(j.Refusal), Request: j.Request, Attempts: j.Attempts,
-		Source: string(j.Source), Cause: uint32(j.Cause),
+		Source: string(j.Source), Cause: uint32(j.Cause), Forced: j.Forced,
 		Targets: list(j.Targets, func(t fsm.Target) *pb.Target {
 			return &pb.Target{Unit: string(t.Unit), Id: uint64(t.ID), Node: string(t.Node)}
 		}),
@@ -146,7 +146,7 @@ func toJob(m *pb.Job) *fsm.Job {
 		ID: fsm.JobID(m.Id), Kind: small[fsm.JobKind](m.Kind), Tenant: fsm.TenantName(m.Tenant),
 		Step: small[fsm.JobStep](m.Step), Schema: m.Schema, Started: fsm.Millis(m.Started), Ended: fsm.Millis(m.Ended),
 		EndedIn: fsm.Revision(m.EndedIn), Problem: m.Problem, Refusal: toRefusal(m.Refusal), Request: m.Request,
-		Attempts: m.Attempts, Source: fsm.NodeName(m.Source), Cause: small[fsm.FlipCause](m.Cause),
+		Attempts: m.Attempts, Source: fsm.NodeName(m.Source), Cause: small[fsm.FlipCause](m.Cause), Forced: m.Forced,
 		Targets: list(m.Targets, func(t *pb.Target) fsm.Target {
 			return fsm.Target{Unit: fsm.UnitName(t.Unit), ID: fsm.UnitID(t.Id), Node: fsm.NodeName(t.Node)}
 		}),

@@ -118,6 +118,10 @@ func (l *Log) beginHandover(s *fsm.State) *fsm.BeginHandover {
 	if l.one(4) {
 		h.Silent = []fsm.NodeName{l.node()}
 	}
+	for range l.rand.IntN(3) {
+		h.Choices = append(h.Choices, fsm.Flip{UnitRef: l.ref(p), From: p.Node, To: l.copy(p).Node})
+		p = l.unit(s)
+	}
 	return h
 }
 

@@ -1661,6 +1661,7 @@ type BeginHandover struct {
 	Cause         uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
 	Units         []*UnitRef             `protobuf:"bytes,3,rep,name=units,proto3" json:"units,omitempty"`
 	Silent        []string               `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	Choices       []*Flip                `protobuf:"bytes,5,rep,name=choices,proto3" json:"choices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1719,6 +1720,13 @@ func (x *BeginHandover) GetUnits() []*UnitRef {
 func (x *BeginHandover) GetSilent() []string {
 	if x != nil {
 		return x.Silent
+	}
+	return nil
+}
+
+func (x *BeginHandover) GetChoices() []*Flip {
+	if x != nil {
+		return x.Choices
 	}
 	return nil
 }
@@ -2997,6 +3005,7 @@ type Job struct {
 	Attempts      uint32                 `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	Source        string                 `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
 	Cause         uint32                 `protobuf:"varint,15,opt,name=cause,proto3" json:"cause,omitempty"`
+	Forced        bool                   `protobuf:"varint,16,opt,name=forced,proto3" json:"forced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3134,6 +3143,13 @@ func (x *Job) GetCause() uint32 {
 		return x.Cause
 	}
 	return 0
+}
+
+func (x *Job) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
 }
 
 type Detail struct {
@@ -4717,12 +4733,13 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x16\n" +
 	"\x06silent\x18\x03 \x01(\bR\x06silent\x12+\n" +
-	"\achoices\x18\x04 \x03(\v2\x11.domicile.v1.FlipR\achoices\"}\n" +
+	"\achoices\x18\x04 \x03(\v2\x11.domicile.v1.FlipR\achoices\"\xaa\x01\n" +
 	"\rBeginHandover\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\rR\x05cause\x12*\n" +
 	"\x05units\x18\x03 \x03(\v2\x14.domicile.v1.UnitRefR\x05units\x12\x16\n" +
-	"\x06silent\x18\x04 \x03(\tR\x06silent\"N\n" +
+	"\x06silent\x18\x04 \x03(\tR\x06silent\x12+\n" +
+	"\achoices\x18\x05 \x03(\v2\x11.domicile.v1.FlipR\achoices\"N\n" +
 	"\n" +
 	"EndRelease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
@@ -4822,7 +4839,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\x95\x03\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xad\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -4839,7 +4856,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\atargets\x18\f \x03(\v2\x13.domicile.v1.TargetR\atargets\x12\x1a\n" +
 	"\battempts\x18\r \x01(\rR\battempts\x12\x16\n" +
 	"\x06source\x18\x0e \x01(\tR\x06source\x12\x14\n" +
-	"\x05cause\x18\x0f \x01(\rR\x05cause\"2\n" +
+	"\x05cause\x18\x0f \x01(\rR\x05cause\x12\x16\n" +
+	"\x06forced\x18\x10 \x01(\bR\x06forced\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
@@ -5056,52 +5074,53 @@ var file_domicile_proto_depIdxs = []int32{
 	39, // 30: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
 	20, // 31: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
 	16, // 32: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	16, // 33: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16, // 34: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25, // 35: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27, // 36: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25, // 37: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	33, // 38: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	35, // 39: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	38, // 40: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	37, // 41: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	43, // 42: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	40, // 43: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	42, // 44: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	43, // 45: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	34, // 46: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	36, // 47: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	38, // 48: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20, // 49: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25, // 50: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	44, // 51: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	30, // 52: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	31, // 53: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	32, // 54: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	39, // 55: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	34, // 56: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	36, // 57: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	38, // 58: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	41, // 59: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	45, // 60: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	37, // 61: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	49, // 62: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	50, // 63: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	51, // 64: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	39, // 65: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	52, // 66: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	52, // 67: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	54, // 68: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	55, // 69: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	56, // 70: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	57, // 71: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	58, // 72: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	59, // 73: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	20, // 33: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16, // 34: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16, // 35: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25, // 36: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27, // 37: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25, // 38: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	33, // 39: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	35, // 40: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	38, // 41: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	37, // 42: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	43, // 43: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	40, // 44: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	42, // 45: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	43, // 46: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	34, // 47: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	36, // 48: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	38, // 49: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20, // 50: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25, // 51: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	44, // 52: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	30, // 53: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	31, // 54: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	32, // 55: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	39, // 56: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	34, // 57: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	36, // 58: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	38, // 59: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	41, // 60: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	45, // 61: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	37, // 62: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	49, // 63: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	50, // 64: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	51, // 65: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	39, // 66: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	52, // 67: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	52, // 68: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	54, // 69: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	55, // 70: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	56, // 71: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	57, // 72: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	58, // 73: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	59, // 74: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
