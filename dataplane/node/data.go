@@ -101,10 +101,12 @@ func (r *request) serveData(rest []byte) error {
 // acquire opens the unit for the request.
 func (r *request) acquire(ctx context.Context, unit string) (release func(), err error) {
 	u, release, err := r.s.store.Acquire(ctx, unit)
-	if errors.Is(err, store.ErrUnknownUnit) {
+	switch {
+	case errors.Is(err, store.ErrUnknownUnit):
 		return nil, r.notHeld(unit)
-	}
-	if err != nil {
+	case errors.Is(err, store.ErrDamaged):
+		return nil, r.s.cannotOpen(unit, err)
+	case err != nil:
 		return nil, err
 	}
 	r.data = access{fence: &r.s.fence, unit: u, copy: r.readMode}
@@ -120,6 +122,30 @@ func (r *request) notHeld(unit string) error {
 		return misdirected(&store.Record{Name: unit}, "", "this node does not hold it, though the directory places it here")
 	}
 	return httpserve.Errorf(404, codeUnknownTenant, "this node has no %s; a request never makes one", unitText(unit))
+}
+
+// cannotOpen answers for a unit whose file is damaged. Where somebody else has it, or
+// will have it in a moment, nothing was done and the request may wait for that.
+func (s *Server) cannotOpen(unit string, damage error) error {
+	rec, err := s.store.Get(unit)
+	if err != nil {
+		return damage
+	}
+	switch rec.State {
+	case store.Following:
+		return misdirected(&rec, rec.From, "its copy here is damaged and is being replaced")
+	case store.Sent:
+		return s.fence.admit(&rec, reads)
+	case store.Active, store.Pinned, store.Sending:
+		if l := s.fence.lease; l != nil {
+			if u, named := l.Unit(unit); named && u.ID == rec.ID && len(u.InSync) > 0 {
+				return &httpserve.Error{Status: 503, Code: codeTransfer, Cause: damage,
+					Text: "unit " + unit + " is damaged here and is being given to its copy; try again"}
+			}
+		}
+	case store.Receiving, store.Garbage:
+	}
+	return damage
 }
 
 // waitAfter is Domicile-After: the answer shall have seen that position.

@@ -77,12 +77,18 @@ func (f *fence) mayWrite(rec *store.Record) error {
 }
 
 // committed is asked between a commit and its answer: where the right to write ran
-// out meanwhile, nobody may be told that it was written (architecture §3.5.7).
+// out meanwhile, or the unit was given up, nobody may be told that it was written
+// (architecture §3.5.7).
 func (f *fence) committed(u *store.Unit) error {
+	rec := f.records.of(u)
+	switch rec.State {
+	case store.Sent, store.Following, store.Receiving, store.Garbage:
+		return httpserve.Errorf(503, codeOutcomeUnknown, "the unit was given up between commit and answer: whether the write to unit %s counts is not known", rec.Name)
+	case store.Active, store.Pinned, store.Sending:
+	}
 	if f.lease == nil {
 		return nil
 	}
-	rec := f.records.of(u)
 	if f.lease.MayWrite(rec.Name, rec.ID) == nil {
 		return nil
 	}

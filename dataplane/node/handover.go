@@ -47,7 +47,11 @@ func (r *request) handOver() error {
 		if err := refused[string(u.Unit)]; err != nil {
 			return store.Position{}, err
 		}
-		return r.s.handOverOne(ctx, body.Job, limit, u)
+		p, err := r.s.handOverOne(ctx, body.Job, limit, body.Forced, u)
+		if errors.Is(err, store.ErrDamaged) {
+			return r.s.giveUpDamaged(ctx, body.Job, body.Forced, u, err)
+		}
+		return p, err
 	}, func(u *proto.HandoverUnit, p store.Position, err error) {
 		if err != nil {
 			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
@@ -99,7 +103,7 @@ func (s *Server) each(units []proto.HandoverUnit, do func(*proto.HandoverUnit) (
 	wg.Wait()
 }
 
-func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duration, to *proto.HandoverUnit) (p store.Position, err error) {
+func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duration, forced bool, to *proto.HandoverUnit) (p store.Position, err error) {
 	name := string(to.Unit)
 	rec, err := s.store.Get(name)
 	if err != nil {
@@ -130,8 +134,14 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 	if p, err = u.Freeze(ctx, limit); err != nil {
 		return p, err
 	}
-	s.streams.EndUnit(streamKey(&rec)) // those whose transactions the freeze has ended
-	if err := s.replica.WaitHeld(ctx, name, to.Addr, p); err != nil {
+	s.streams.EndUnit(streamKey(&rec))             // those whose transactions the freeze has ended
+	forced = forced && s.store.Damage(name) != nil // as giveUpDamaged
+	patience, cancel := ctx, func() {}
+	if forced {
+		patience, cancel = context.WithTimeout(ctx, limit/4)
+	}
+	defer cancel()
+	if err := s.replica.WaitHeld(patience, name, to.Addr, p); err != nil && !forced {
 		return p, &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
 			Text: fmt.Sprintf("unit %s is written here again: its destination %s did not have its last position %s in time", name, to.Node, p)}
 	}
@@ -141,6 +151,43 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 	s.streams.EndUnit(streamKey(&rec))
 	s.replica.Ended([]string{name})
 	return p, nil
+}
+
+// giveUpDamaged gives up a unit whose file cannot be opened: nobody writes it here, and
+// its destination has what was acknowledged, as far as this process knows of any; what
+// an earlier one has acknowledged a copy in sync has, under --ack replica. forced: an
+// operator's word that the destination is to be taken as it is.
+func (s *Server) giveUpDamaged(ctx context.Context, job string, forced bool, to *proto.HandoverUnit, damage error) (store.Position, error) {
+	name := string(to.Unit)
+	at, _ := s.replica.Acknowledged(name)
+	rec, err := s.store.Get(name)
+	if err != nil || rec.State == store.Sent && rec.Job == job { // asked again
+		return at, err
+	}
+	if !forced && !at.IsZero() {
+		if err := s.replica.WaitHeld(ctx, name, to.Addr, at); err != nil {
+			return at, &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
+				Text: fmt.Sprintf("unit %s is damaged here, and its destination %s did not have what was acknowledged, %s, in time; force takes it as it is", name, to.Node, at)}
+		}
+	}
+	_, err = s.store.GiveUpDamaged(ctx, name, func(rec *store.Record) error {
+		if rec.State == store.Sent {
+			return jobConflict(rec, "it was given up already, by another job")
+		}
+		if err := mayHandOver(rec); err != nil {
+			return err
+		}
+		rec.State, rec.Job, rec.Destination = store.Sent, job, string(to.Node)+" "+to.Addr
+		return nil
+	})
+	s.fence.records.forget(name)
+	if err != nil {
+		return at, err
+	}
+	s.streams.EndUnit(streamKey(&rec))
+	s.replica.Ended([]string{name})
+	s.log.Warn("unit given up unread: its file is damaged", "unit", name, "job", job, "node", string(to.Node), "acknowledged", at.String(), "forced", forced, "err", damage)
+	return at, nil
 }
 
 // thawUnits is POST thaw: what a job froze or gave up is this node's again.

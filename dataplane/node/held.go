@@ -50,6 +50,9 @@ func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
 	if u.Bytes = bytes; err != nil && u.Error == "" {
 		u.Error = err.Error()
 	}
+	if damage := r.s.store.Damage(rec.Name); damage != nil {
+		u.Damaged, u.Error = true, damage.Error()
+	}
 	st := r.s.replica.Status(rec.Name)
 	if u.Error == "" {
 		u.Error = st.Error

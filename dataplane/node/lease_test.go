@@ -192,8 +192,13 @@ func TestLeaseIsCheckedAfterTheCommit(t *testing.T) {
 }
 
 // pair is a primary and its copy, and the addresses by which they know each other.
-func startPair(t testing.TB) (primary, follower *leasedNode) {
-	keep := func(c *Config) { c.KeepUnits = true }
+func startPair(t testing.TB, edit ...func(*Config)) (primary, follower *leasedNode) {
+	keep := func(c *Config) {
+		c.KeepUnits = true
+		for _, f := range edit {
+			f(c)
+		}
+	}
 	primary, follower = startLeased(t, keep), startLeased(t, keep)
 	primary.create("acme", 1)
 	follower.lease(`[]`)

@@ -146,7 +146,10 @@ func (s *Server) granted(g *proto.Grant) proto.Granted {
 		Ack: s.ack(), Stopping: s.stopping.Load()}
 	uncompared := s.replica.Uncompared()
 	lagging, behind := s.replica.Report()
-	a.CopyReport = proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind)}
+	a.CopyReport = proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: s.damaged(func(rec *store.Record) bool {
+		u, named := s.fence.lease.Unit(rec.Name)
+		return named && (u.ID == 0 || u.ID == rec.ID)
+	})}
 	for _, name := range uncompared {
 		a.Uncompared = append(a.Uncompared, fsm.UnitName(name))
 	}
@@ -155,6 +158,18 @@ func (s *Server) granted(g *proto.Grant) proto.Granted {
 	}
 	slices.Sort(a.Missing)
 	return a
+}
+
+// damaged gives the units that are written here, and of those that which says so, whose
+// files are known to be damaged.
+func (s *Server) damaged(which func(*store.Record) bool) (units []fsm.UnitName) {
+	for _, name := range s.store.Damaged() {
+		rec, err := s.store.Get(name)
+		if err == nil && (rec.State == store.Active || rec.State == store.Pinned || rec.State == store.Sending) && which(&rec) {
+			units = append(units, fsm.UnitName(name))
+		}
+	}
+	return units
 }
 
 func (s *Server) ack() proto.Ack {
@@ -178,7 +193,7 @@ func (r *request) copies() error {
 	return r.json(200, struct {
 		proto.CopyReport
 		Following map[fsm.UnitName][]string `json:"following"`
-	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind)}, byName(following)})
+	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following)})
 }
 
 // copiesPatience is how long a copy may lack a commit before GET copies says so.

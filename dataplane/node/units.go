@@ -127,9 +127,21 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 
 // keepAside keeps what the node holds of a unit that was its own to write, that it
 // neither released nor follows, and that is removed because it lives on elsewhere:
-// nobody has compared the two, and what only this node has must not go unseen (L7).
+// nobody has compared the two, and what only this node has must not go unseen (L7). Of
+// one that is damaged the files are kept as they are, also if it was released.
 func (s *Server) keepAside(ctx context.Context, rec *store.Record, header func(name, value string)) error {
-	if rec.State != store.Active && rec.State != store.Pinned && rec.State != store.Sending {
+	switch rec.State {
+	case store.Following, store.Receiving, store.Garbage:
+		return nil
+	case store.Active, store.Pinned, store.Sending, store.Sent:
+	}
+	if path, damaged, err := s.store.KeepDamaged(ctx, rec.Name); err != nil || damaged {
+		if path != "" {
+			header(proto.HeaderAside, filepath.Base(path))
+		}
+		return err
+	}
+	if rec.State == store.Sent {
 		return nil
 	}
 	if p, err := s.store.Position(ctx, rec.Name); err == nil && p.Seq == 0 {

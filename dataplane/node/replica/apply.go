@@ -195,8 +195,7 @@ func (f *following) apply(ctx context.Context, todo []event) {
 	}
 	if err != nil {
 		f.l.leave(number, true)
-		fresh := errors.Is(err, store.ErrGap) || errors.Is(err, store.ErrForked) || errors.Is(err, store.ErrBadEntry) || isNeedsImage(err) || errors.Is(err, errFrame)
-		f.failed(fmt.Errorf("an entry cannot be applied: %w", err), fresh)
+		f.failed(fmt.Errorf("an entry cannot be applied: %w", err), needsFresh(err))
 		return
 	}
 	f.l.say(frameAck, number, appendPosition(nil, mark.Position))
@@ -207,12 +206,21 @@ func (f *following) apply(ctx context.Context, todo []event) {
 	f.mu.Unlock()
 }
 
+// needsFresh reports whether after that error of an entry nothing but an image helps.
+func needsFresh(err error) bool {
+	return slices.ContainsFunc([]error{store.ErrGap, store.ErrForked, store.ErrBadEntry, store.ErrNeedsImage, store.ErrDamaged, errFrame},
+		func(target error) bool { return errors.Is(err, target) })
+}
+
 // giveUpBranch prepares for an image: what this node has beyond the point that
 // its history shares with the source's is kept aside first.
 func (f *following) giveUpBranch(ctx context.Context, m start) error {
 	f.setState(StateImage, "", m.at.Position.Epoch)
 	st := f.l.r.store
 	mark, err := st.Mark(ctx, f.unit)
+	if errors.Is(err, store.ErrDamaged) {
+		return f.keepDamaged(ctx)
+	}
 	if err != nil || mark.Position.IsZero() {
 		return nil // nothing, or nothing that a position can be told of
 	}
@@ -232,8 +240,11 @@ func (f *following) giveUpBranch(ctx context.Context, m start) error {
 		return nil // it was kept at an earlier try
 	}
 	path, kept, err := st.SetAside(ctx, f.unit)
-	if errors.Is(err, store.ErrDamaged) || isNeedsImage(err) {
-		f.l.r.log.Error("a branch that is given up cannot be kept aside: the unit's file is damaged", "unit", f.unit, "position", mark.Position, "err", err)
+	if errors.Is(err, store.ErrDamaged) {
+		return f.keepDamaged(ctx)
+	}
+	if isNeedsImage(err) {
+		f.l.r.log.Error("a branch that is given up cannot be kept aside", "unit", f.unit, "position", mark.Position, "err", err)
 		return nil
 	}
 	if err != nil {
@@ -243,5 +254,14 @@ func (f *following) giveUpBranch(ctx context.Context, m start) error {
 		return fmt.Errorf("what is lost cannot be recorded: %w", err)
 	}
 	f.l.r.log.Warn("a branch was given up; its file is kept", "unit", f.unit, "after", shared, "position", kept.Position, "file", path)
+	return nil
+}
+
+// keepDamaged keeps the unit's damaged files aside as they are, before an image takes
+// their place: what they held beyond the source's history nobody can tell.
+func (f *following) keepDamaged(ctx context.Context) error {
+	if _, _, err := f.l.r.store.KeepDamaged(ctx, f.unit); err != nil {
+		return fmt.Errorf("its damaged file cannot be kept aside: %w", err)
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,8 @@ func (f *feed) lags(p *peer, now time.Time, patience, unheard time.Duration) boo
 
 // Report gives, for the units of SetCopies, the copies that lag (they do not
 // follow, or have lacked a commit for longer than patience, or lack one that is
-// acknowledged), and those that have what this node lacks (3.7.4).
+// acknowledged), and those that have what this node lacks, the furthest ahead first
+// (3.7.4).
 func (r *Replicator) Report() (lagging, behind map[string][]string) {
 	lagging, behind = map[string][]string{}, map[string][]string{}
 	now, patience := time.Now(), time.Duration(r.patience.Load())
@@ -127,16 +129,29 @@ func (r *Replicator) Report() (lagging, behind map[string][]string) {
 				if p.copy && f.lags(p, now, patience, r.cfg.Unheard) {
 					lagging[unit] = append(lagging[unit], addr)
 				}
-				if p.copy && p.ahead {
-					behind[unit] = append(behind[unit], addr)
-				}
+			}
+			if ahead := f.aheads(func(p *peer) bool { return p.copy }); ahead != nil {
+				behind[unit] = ahead
 			}
 		}
 		f.mu.Unlock()
 	}
 	sortAll(lagging)
-	sortAll(behind)
 	return lagging, behind
+}
+
+// aheads gives the addresses of those peers that have what this node lacks, the furthest
+// ahead first; with mu held.
+func (f *feed) aheads(which func(*peer) bool) (addrs []string) {
+	for addr, p := range f.peers {
+		if p.ahead && p.sub != nil && which(p) {
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.SortFunc(addrs, func(a, b string) int {
+		return cmp.Or(f.peers[b].sub.asked.mark.Position.Compare(f.peers[a].sub.asked.mark.Position), cmp.Compare(a, b))
+	})
+	return addrs
 }
 
 func sortAll(m map[string][]string) {
@@ -153,10 +168,10 @@ func (r *Replicator) ReportFollowers(patience time.Duration) (following, lagging
 	now := time.Now()
 	for unit, f := range r.allFeeds() {
 		f.mu.Lock()
+		if ahead := f.aheads(func(*peer) bool { return true }); ahead != nil {
+			behind[unit] = ahead
+		}
 		for addr, p := range f.peers {
-			if p.ahead {
-				behind[unit] = append(behind[unit], addr)
-			}
 			if p.sub == nil {
 				continue
 			}
@@ -169,7 +184,6 @@ func (r *Replicator) ReportFollowers(patience time.Duration) (following, lagging
 	}
 	sortAll(following)
 	sortAll(lagging)
-	sortAll(behind)
 	return following, lagging, behind
 }
 
@@ -259,14 +273,26 @@ func (r *Replicator) Holds(unit, addr string) (store.Position, bool) {
 	return store.Position{}, false
 }
 
-// WaitHeld returns when the node at addr has p on disk, with ctx's cause if it
-// ends first.
+// Acknowledged gives the position up to which commits of a unit were acknowledged by
+// this process, false where it has seen none: the unit was not opened since its start.
+func (r *Replicator) Acknowledged(unit string) (store.Position, bool) {
+	f := r.known(unit)
+	if f == nil {
+		return store.Position{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.acked, !f.acked.IsZero()
+}
+
+// WaitHeld returns when the node at addr has p on disk, or is ahead of this one, which
+// has written nothing since; with ctx's cause if it ends first.
 func (r *Replicator) WaitHeld(ctx context.Context, unit, addr string, at store.Position) error {
 	f := r.feed(unit)
 	for {
 		f.mu.Lock()
 		p := f.peers[addr]
-		if p != nil && p.holds && p.held.Seq >= at.Seq {
+		if p != nil && (p.holds && p.held.Seq >= at.Seq || p.ahead && p.sub != nil && !f.wrote) {
 			f.mu.Unlock()
 			return nil
 		}

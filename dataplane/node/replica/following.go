@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -187,6 +188,27 @@ func (f *following) stopTimer() {
 	}
 }
 
+// mend has an image sent of each copy whose file is known to be damaged: its source has
+// everything.
+func (r *Replicator) mend() {
+	for _, unit := range r.store.Damaged() {
+		r.mu.Lock()
+		f := r.following[unit]
+		r.mu.Unlock()
+		if f == nil {
+			continue
+		}
+		f.mu.Lock()
+		news := !f.fresh && f.incoming == nil
+		f.fresh = true
+		f.mu.Unlock()
+		if news {
+			f.l.r.log.Warn("a damaged copy is replaced by an image", "unit", unit, "node", f.l.from, "err", r.store.Damage(unit))
+			f.post(event{kind: eventAsk})
+		}
+	}
+}
+
 // fed gives the epoch of the source's branch where entries come in.
 func (f *following) fed() (epoch uint64, ok bool) {
 	if f == nil {
@@ -300,7 +322,7 @@ func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, 
 	r.Unfollow(unit)
 	_, err := r.store.Follow(ctx, unit, id, from)
 	r.Ended([]string{unit})
-	if err != nil && !isNeedsImage(err) {
+	if err != nil && !isNeedsImage(err) && !errors.Is(err, store.ErrDamaged) {
 		return err
 	}
 	r.mu.Lock()

@@ -89,6 +89,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 		select {
 		case now := <-tick.C:
 			r.tend(now)
+			r.mend()
 		case <-r.ctx.Done():
 			r.mu.Lock()
 			r.ended = true

@@ -40,24 +40,40 @@ func (s *Store) SetAside(ctx context.Context, unit string) (path string, m Mark,
 	}
 	defer img.Close()
 	m = Mark{img.Position, img.Chain}
-	name := fmt.Sprintf("%s@%d-%d@%d.db", unit, m.Position.Epoch, m.Position.Seq, time.Now().UnixMilli())
-	path = filepath.Join(s.asideDir(), name)
+	path = filepath.Join(s.asideDir(), asideName(unit, m.Position)+asideSuffix)
 	if err := s.writeAside(path, img); err != nil {
 		return "", Mark{}, &UnitError{Unit: unit, Op: "keep a file aside", Err: diskError(err), Hint: "check the node's disk"}
 	}
 	return path, m, nil
 }
 
+// Names in aside/ are asideName and one of these.
+const (
+	asideSuffix   = ".db"
+	damagedSuffix = ".damaged.db" // see KeepDamaged
+)
+
+func asideName(unit string, p Position) string {
+	return fmt.Sprintf("%s@%d-%d@%d", unit, p.Epoch, p.Seq, time.Now().UnixMilli())
+}
+
+// makeAside makes the folder where it is not there.
+func (s *Store) makeAside() error {
+	err := os.Mkdir(s.asideDir(), 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(s.cfg.Dir)
+}
+
 func (s *Store) writeAside(path string, img *Image) error {
 	if err := s.fault(OpAside, img.u.name); err != nil {
 		return err
 	}
-	if err := os.Mkdir(s.asideDir(), 0o700); err == nil {
-		err = syncDir(s.cfg.Dir)
-		if err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := s.makeAside(); err != nil {
 		return err
 	}
 	// Written in tmp/, which is emptied at start: what is in aside/ is whole.
@@ -81,7 +97,8 @@ func (s *Store) writeAside(path string, img *Image) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// AsideFiles lists the files that SetAside has kept, by unit, oldest first.
+// AsideFiles lists the databases that SetAside and KeepDamaged have kept, by unit, oldest
+// first.
 func (s *Store) AsideFiles() (map[string][]AsideFile, error) {
 	entries, err := os.ReadDir(s.asideDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,9 +123,11 @@ func (s *Store) AsideFiles() (map[string][]AsideFile, error) {
 	return out, nil
 }
 
-// parseAside reads a name that SetAside has given.
+// parseAside reads a name that SetAside or KeepDamaged has given.
 func parseAside(name string) (a AsideFile, ok bool) {
-	name, ok = strings.CutSuffix(name, ".db")
+	if name, ok = strings.CutSuffix(name, damagedSuffix); !ok {
+		name, ok = strings.CutSuffix(name, asideSuffix)
+	}
 	f := strings.Split(name, "@")
 	if !ok || len(f) != 3 || checkName(f[0]) != nil {
 		return a, false

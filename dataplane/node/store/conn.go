@@ -36,6 +36,8 @@ type Conn struct {
 	cache map[stmtKey]*Stmt
 	order []*Stmt // in the cache, least recently used first
 
+	metDamage bool // a statement of this loan met damage in the file
+
 	frames  int                    // frames in the WAL after a commit that is not captured yet, 0: none
 	capture func(frames int) error // nil on readers
 
@@ -182,15 +184,16 @@ func (c *Conn) explain(err error) error {
 		err = c.stopped()
 	case e.Is(ErrDiskFull):
 		err = &UnitError{Unit: c.unit, Op: "write", Err: e, Hint: "free space on the node's disk"}
+	case e.Is(ErrDamaged):
+		c.metDamage = true
+		err = &UnitError{Unit: c.unit, Op: "access", Err: e, Hint: damagedHint}
 	case e.Is(ErrIO):
 		err = &UnitError{Unit: c.unit, Op: "access", Err: e, Hint: "check the node's disk"}
-	case e.Is(ErrDamaged):
-		err = &UnitError{Unit: c.unit, Op: "access", Err: e, Hint: damagedHint}
 	}
 	return err
 }
 
-const damagedHint = "put an intact copy in its place (PUT …/file), or stop this node and fail it over by hand, with force"
+const damagedHint = "a copy of it that is in sync takes over by itself; else fail this node over by hand, with force, or check its disk"
 
 // Autocommit reports whether no transaction is open.
 func (c *Conn) Autocommit() bool { return c.raw.autocommit() }

@@ -25,7 +25,8 @@ var (
 	ErrGone = errors.New("unit is gone")
 	// ErrClosed: the store, the transaction or the statement is closed.
 	ErrClosed = errors.New("closed")
-	// ErrDamaged: the unit's file is missing, not SQLite, cut or corrupt.
+	// ErrDamaged: the unit's file is missing, not SQLite, cut or corrupt, or
+	// cannot be read.
 	ErrDamaged = errors.New("unit is damaged")
 	// ErrDiskFull: no space left. Where ErrOutcomeUnknown does not match as
 	// well, the write had no effect.
@@ -136,7 +137,13 @@ func (e *SQLError) Is(target error) bool {
 	case ErrIO:
 		return e.Code&0xff == codeIOErr
 	case ErrDamaged:
-		return e.Code&0xff == codeNotADB || (e.Code&0xff == codeCorrupt && e.Code != codeCorruptVTab)
+		switch e.Code {
+		case codeCorruptVTab:
+			return false
+		case codeIORead, codeIOData, codeIOCorruptFS:
+			return true
+		}
+		return e.Code&0xff == codeNotADB || e.Code&0xff == codeCorrupt
 	case ErrReadOnly:
 		return e.Code&0xff == codeReadOnly
 	case ErrNotAllowed:
@@ -152,7 +159,11 @@ const (
 	codeReadOnly    = 8
 	codeCorrupt     = 11
 	codeCorruptVTab = 11 | 1<<8
+	codeIORead      = 10 | 1<<8
+	codeIOData      = 10 | 32<<8
+	codeIOCorruptFS = 10 | 33<<8
 	codeFull        = 13
+	codeCantOpen    = 14
 	codeAuth        = 23
 	codeNotADB      = 26
 )

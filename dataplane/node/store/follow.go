@@ -51,8 +51,20 @@ func (s *Store) Follow(ctx context.Context, unit string, id uint64, from string)
 func (s *Store) turn(sl *slot, rec *stored, from string) (Mark, error) {
 	s.detach(sl, fmt.Errorf("%w: it became a copy", ErrGone))
 	p, rerr := s.look(rec)
-	if rerr != nil && !errors.Is(rerr, ErrDamaged) {
-		return Mark{}, rerr
+	if rerr == nil { // what it says may be remembered, from when the file was intact
+		rerr = checkFile(s.unitPath(rec.Name))
+	}
+	if rerr == nil {
+		rerr = s.Damage(rec.Name)
+	}
+	if rerr != nil {
+		if !errors.Is(rerr, ErrDamaged) {
+			return Mark{}, rerr
+		}
+		// An image will take its place: what it was goes aside, as it is (L7).
+		if _, err := s.keepDamaged(rec); err != nil {
+			return Mark{}, err
+		}
 	}
 	if rerr == nil {
 		err := s.fault(OpPosition, rec.Name)
@@ -74,11 +86,15 @@ func (s *Store) turn(sl *slot, rec *stored, from string) (Mark, error) {
 	return Mark{p.Position, p.Chain}, err
 }
 
-// mark gives a unit's mark; the caller has its slot.
+// mark gives a unit's mark; the caller has its slot. What a copy has that is known to be
+// damaged cannot be built on.
 func (s *Store) mark(sl *slot, rec *stored) (Mark, error) {
 	s.slots.mu.Lock()
-	u := sl.unit
+	u, bad := sl.unit, s.slots.damaged[rec.Name]
 	s.slots.mu.Unlock()
+	if bad.err != nil && rec.State == Following {
+		return Mark{}, bad.err
+	}
 	if u != nil {
 		return u.Mark(), nil
 	}
@@ -159,6 +175,9 @@ func (s *Store) Mark(ctx context.Context, unit string) (Mark, error) {
 	s.slots.mu.Lock()
 	if sl := s.slots.m[unit]; sl != nil && sl.unit != nil {
 		defer s.slots.mu.Unlock()
+		if bad := s.slots.damaged[unit]; bad.err != nil && sl.unit.following.Load() {
+			return Mark{}, bad.err
+		}
 		return sl.unit.Mark(), nil
 	}
 	s.slots.mu.Unlock()

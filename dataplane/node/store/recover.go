@@ -94,7 +94,9 @@ func (s *Store) look(rec *stored) (posRecord, error) {
 	}
 	path := s.unitPath(rec.Name)
 	if err := checkFile(path); err != nil {
-		return posRecord{}, &UnitError{Unit: rec.Name, Op: "open", Err: err, Hint: damagedHint}
+		err = &UnitError{Unit: rec.Name, Op: "open", Err: err, Hint: damagedHint}
+		s.damaged(rec.Name, err, false)
+		return posRecord{}, err
 	}
 	var wal io.ReaderAt
 	f, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
@@ -108,6 +110,7 @@ func (s *Store) look(rec *stored) (posRecord, error) {
 	}
 	r, err := s.recoverUnit(rec, wal)
 	if err != nil {
+		s.damaged(rec.Name, err, false)
 		return posRecord{}, err
 	}
 	if r.tail.frames > 0 && s.cfg.Sync == SyncFull {

@@ -3,7 +3,6 @@ package store
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -33,14 +32,6 @@ type slot struct {
 	elem  *list.Element
 	since time.Time // idle since
 }
-
-// damage is remembered so that a damaged unit is not opened again at each request.
-type damage struct {
-	err   error
-	until time.Time
-}
-
-const damageLife = 10 * time.Second
 
 func (p *slots) init(max int) {
 	p.m, p.idle, p.max, p.damaged = map[string]*slot{}, list.New(), max, map[string]damage{}
@@ -130,17 +121,19 @@ func (s *Store) acquireSlow(ctx context.Context, name string) (*Unit, func(), er
 		return nil, nil, err
 	}
 	u, err := openUnit(s, rec)
+	if err != nil {
+		s.damaged(name, err, false)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		p.open--
 		p.wake()
-		if errors.Is(err, ErrDamaged) {
-			p.damaged[name] = damage{err, time.Now().Add(damageLife)}
-		}
 		return nil, nil, err
 	}
-	delete(p.damaged, name)
+	if !p.damaged[name].examined {
+		delete(p.damaged, name)
+	}
 	s.closed.drop(name)
 	sl.unit = u
 	u = p.take(sl)

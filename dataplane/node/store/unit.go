@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -46,6 +45,8 @@ type Unit struct {
 	checking chan struct{} // closed when the checkpoint under way has ended; nil: none
 	images   int           // images being read: no checkpoints meanwhile
 	trimmed  bool          // memory was given back since the last use
+	// examining: SQLite looks at the whole file, as a statement met damage.
+	examining bool
 }
 
 // use is a connection that is lent out.
@@ -88,10 +89,26 @@ func openUnit(s *Store, rec *stored) (*Unit, error) {
 
 func (u *Unit) openError(err error) error {
 	var e *SQLError
-	if errors.As(err, &e) && e.Is(ErrDamaged) {
+	switch {
+	case errors.Is(err, ErrDamaged) && !errors.As(err, &e):
+		return &UnitError{Unit: u.name, Op: "open", Err: err, Hint: damagedHint}
+	case errors.As(err, &e) && e.Is(ErrDamaged):
 		return u.damaged(e.Message)
+	case errors.As(err, &e) && e.Code&0xff == codeCantOpen:
+		if gone := checkFile(u.path); gone != nil {
+			return u.openError(gone)
+		}
 	}
 	return &UnitError{Unit: u.name, Op: "open", Err: diskError(err), Hint: "check the node's disk and its limit on open files"}
+}
+
+// openAgainError is openError for one more connection of a unit that is open.
+func (u *Unit) openAgainError(err error) error {
+	err = u.openError(err)
+	if errors.Is(err, ErrDamaged) {
+		u.suspect()
+	}
+	return err
 }
 
 func (u *Unit) damaged(why string) error {
@@ -100,39 +117,11 @@ func (u *Unit) damaged(why string) error {
 
 // checkHeader refuses what SQLite would take for a new, empty database.
 func (u *Unit) checkHeader() error {
-	err := checkFile(u.path)
-	if errors.Is(err, ErrDamaged) {
-		return &UnitError{Unit: u.name, Op: "open", Err: err, Hint: damagedHint}
-	}
-	if err != nil {
+	if err := checkFile(u.path); err != nil {
 		return u.openError(err)
 	}
 	if st, err := os.Stat(u.path); err == nil {
 		u.dbBytes.Store(st.Size())
-	}
-	return nil
-}
-
-// checkFile refuses what SQLite would take for a new, empty database.
-func checkFile(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: its file is missing", ErrDamaged)
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var h [dbHeaderSize]byte
-	n, err := f.ReadAt(h[:], 0)
-	if err == io.EOF {
-		return fmt.Errorf("%w: its file is cut to %d bytes", ErrDamaged, n)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := parseDBHeader(h[:]); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
 }
@@ -243,7 +232,7 @@ func (u *Unit) lendReader(ctx context.Context, tx *Tx) (*Conn, error) {
 		var err error
 		if c, err = openConn(u.path, u.name, false, &u.s.stats); err != nil {
 			<-u.readers
-			return nil, u.openError(err)
+			return nil, u.openAgainError(err)
 		}
 		u.activate(c, tx)
 	}
@@ -267,6 +256,10 @@ func (u *Unit) deactivate(c *Conn) {
 	u.mu.Lock()
 	delete(u.active, c)
 	u.mu.Unlock()
+	if c.metDamage {
+		c.metDamage = false
+		u.suspect()
+	}
 	c.unlend()
 }
 
@@ -329,7 +322,7 @@ func (u *Unit) openWriter() error {
 	}
 	c, err := openConn(u.path, u.name, true, &u.s.stats)
 	if err != nil {
-		return u.openError(err)
+		return u.openAgainError(err)
 	}
 	c.capture, c.committed = u.commits.capture, u.commits.commitEnds
 	c.raw.installCommitStart(func() { c.committing = true; u.commits.commitBegins() })
