@@ -157,7 +157,7 @@ func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
 		if s, ok := k.Node(n.Name); ok {
 			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed, Lapse: s.Lapse,
 				Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind,
-				Uncompared: s.Report.Uncompared, Missing: s.Missing, Following: s.Following}
+				Uncompared: s.Report.Uncompared, Missing: s.Missing, Damaged: s.Report.Damaged, Following: s.Following}
 		}
 	}
 	return news

@@ -70,6 +70,8 @@ type handFailover struct {
 	node  *fsm.Node
 	force bool
 	held  []heldUnit
+	// chosen are the copies, not in sync, that units were given to by force.
+	chosen map[fsm.UnitRef]choice
 }
 
 // heldUnit is a unit that the node held when it was asked for.
@@ -127,31 +129,47 @@ func (f *handFailover) answers(ctx context.Context) bool {
 }
 
 // handOver has the node release its units, a call's worth in each job, and waits
-// until they are promoted.
+// until they are promoted. By force, those of which it has lost what it held go to copies
+// that are not in sync, in a job of their own.
 func (f *handFailover) handOver(ctx context.Context) error {
-	units := f.ready(f.group.State())
-	for first := true; first || len(units) > 0; first = false {
-		now := units[:min(len(units), loops.UnitsPerCall)]
-		units = units[len(now):]
-		cmd := &fsm.BeginHandover{Node: f.node.Name, Cause: fsm.CauseHand, Units: now, Silent: f.silentNodes(ctx)}
+	var parts []fsm.BeginHandover
+	for units := range slices.Chunk(f.ready(f.group.State()), loops.UnitsPerCall) {
+		parts = append(parts, fsm.BeginHandover{Units: units})
+	}
+	if f.force && !f.c.replayed {
+		if flips := f.choices(ctx, f.lost(ctx)); len(flips) > 0 {
+			parts = append(parts, fsm.BeginHandover{Units: refsOf(flips), Choices: flips})
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, fsm.BeginHandover{}) // is refused, or answered as before
+	}
+	for i := range parts {
+		cmd := &parts[i]
+		cmd.Node, cmd.Cause, cmd.Silent = f.node.Name, fsm.CauseHand, f.silentNodes(ctx)
 		c := *f.c
-		if !first {
+		if i > 0 {
 			c.key = "" // the key stands for the first job; what follows is done as far as it goes
 		}
 		result, err := f.propose(f.w, &c, cmd)
 		if err != nil {
-			if first {
+			if i == 0 {
 				return err
 			}
-			return nil // told as failed
+			break // told as failed
 		}
 		if result.Replayed {
 			f.held = f.heldThen(result)
-			units = nil
+			parts = parts[:1]
 		}
 		if result.Job != 0 {
 			// Released or not, each unit is told of as the directory has it then.
-			_, _, _ = f.waitJob(ctx, result.Job, func(j *fsm.Job) bool { return j.Step != fsm.StepRelease })
+			// Another job has to wait for the end of this one.
+			last := i == len(parts)-1
+			_, _, _ = f.waitJob(ctx, result.Job, func(j *fsm.Job) bool { return j.Ended != 0 || last && j.Step != fsm.StepRelease })
+		}
+		if result.Replayed {
+			break
 		}
 	}
 	f.waitPromoted(ctx)
@@ -212,6 +230,9 @@ func (f *handFailover) waitLapse(ctx context.Context) error {
 		state := f.group.State()
 		node, ok := state.Node(f.node.Name)
 		if !ok || node.Lost {
+			if ok && f.force && f.stayed(state) {
+				return f.flip(ctx)
+			}
 			f.waitPromoted(ctx)
 			return nil
 		}
@@ -252,13 +273,13 @@ func (f *handFailover) flip(ctx context.Context) error {
 	defer release()
 	cmd := &fsm.FailOver{Node: f.node.Name, Cause: fsm.CauseHand, Silent: true}
 	if f.force {
-		cmd.Choices = f.choices(ctx)
+		cmd.Choices = f.choices(ctx, all)
 	}
 	result, err := f.propose(f.w, f.c, cmd)
 	if err != nil {
 		return err
 	}
-	f.logger.Warn("a node was failed over by hand", "node", f.node.Name, "units", len(result.Flips), "left", len(result.Left))
+	f.logger.Warn("a node was failed over by hand", "node", f.node.Name, "units", len(result.Flips), "left", len(result.Left), "forced", len(cmd.Choices))
 	f.changes.node(f.node.Name)
 	f.waitPromoted(ctx)
 	return nil
@@ -290,56 +311,14 @@ func (f *handFailover) hold(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// choices names, for units without a copy in sync, the copy that stands
-// furthest.
-func (f *handFailover) choices(ctx context.Context) []fsm.Flip {
-	state := f.group.State()
-	units := make(map[fsm.NodeName][]*fsm.Placed)
+// stayed reports whether a unit that the node has as a primary has a copy that follows.
+func (f *handFailover) stayed(state *fsm.State) bool {
 	for u := range state.HeldBy(f.node.Name) {
-		if u.Node != f.node.Name || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }) {
-			continue
-		}
-		for _, c := range u.Copies {
-			if c.State.Follows() {
-				units[c.Node] = append(units[c.Node], u)
-			}
+		if u.Node == f.node.Name && u.State == fsm.UnitActive && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() }) {
+			return true
 		}
 	}
-	best := make(map[fsm.UnitName]fsm.Flip)
-	where := make(map[fsm.UnitName][2]uint64)
-	for n, list := range units {
-		for unit, position := range f.positions(ctx, state, n) {
-			i := slices.IndexFunc(list, func(u *fsm.Placed) bool { return u.Unit == unit.Unit && u.ID == unit.ID })
-			if i < 0 || slices.Compare(position[:], []uint64{where[unit.Unit][0], where[unit.Unit][1]}) < 0 {
-				continue
-			}
-			best[unit.Unit], where[unit.Unit] = fsm.Flip{UnitRef: unit, From: f.node.Name, To: n}, position
-		}
-	}
-	var out []fsm.Flip
-	for _, flip := range best {
-		if len(out) < loops.UnitsPerCall {
-			out = append(out, flip)
-		}
-	}
-	return out
-}
-
-// positions asks a node where its units stand.
-func (f *handFailover) positions(ctx context.Context, state *fsm.State, n fsm.NodeName) map[fsm.UnitRef][2]uint64 {
-	node, ok := state.Node(n)
-	if !ok {
-		return nil
-	}
-	call := nodeCall{nodes: f.nodes, node: at(node)}
-	held, _, _ := call.held(ctx, answerTimeout)
-	out := make(map[fsm.UnitRef][2]uint64)
-	for _, h := range held {
-		if epoch, seq, ok := parsePosition(h.Position); ok {
-			out[fsm.UnitRef{Unit: h.Unit, ID: h.ID}] = [2]uint64{epoch, seq}
-		}
-	}
-	return out
+	return false
 }
 
 // waitPromoted waits until each unit that went elsewhere takes writes there.
@@ -389,7 +368,11 @@ func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
 			}
 			out.Failed = append(out.Failed, proto.TenantFailed{Tenant: tenant, Why: "it is placed on " + string(u.Node) + " and not promoted there yet: " + why})
 		case h.primary:
-			out.Promoted = append(out.Promoted, proto.TenantPromoted{Tenant: tenant, To: u.Node, Lost: f.known.lostOf(u.Unit)})
+			one := proto.TenantPromoted{Tenant: tenant, To: u.Node, Lost: f.known.lostOf(u.Unit)}
+			if c, ok := f.chosen[h.UnitRef]; ok && c.to == u.Node {
+				one.NotInSync, one.Position = true, c.position()
+			}
+			out.Promoted = append(out.Promoted, one)
 		}
 		if !replicated(state, u) {
 			out.Unreplicated = append(out.Unreplicated, tenant)
@@ -404,7 +387,7 @@ func (f *handFailover) whyStayed(u *fsm.Placed) string {
 	case len(u.Copies) == 0 || !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() }):
 		return "it has no copy"
 	case !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }):
-		return "it has no copy in sync; force promotes one of a silent node that may lack acknowledged writes"
+		return "it has no copy in sync; force promotes one that may lack acknowledged writes, where the node is silent or has lost the tenant"
 	case why != "":
 		return why
 	}

@@ -188,7 +188,7 @@ func TestL6WhatCannotBeFailedOverIsTold(t *testing.T) {
 	s.until("has failed n1 over", func() bool { n, _ := s.group.State().Node("n1"); return n.Lost })
 	s.want(s.ask("POST", "/_shard/nodes/n1/failover", ""), 409, fsm.CodeNoCopy)
 	r = s.want(s.ask("POST", "/_shard/nodes/n1/failover", `{"force":true}`), 200, "")
-	if !strings.Contains(r.text, `"promoted":[{"tenant":"t0","to":"n2"}]`) {
+	if !strings.Contains(r.text, `"promoted":[{"tenant":"t0","to":"n2","not_in_sync":true,"position":"1:1"}]`) {
 		t.Errorf("answer %s", r.text)
 	}
 }

@@ -36,6 +36,7 @@ type fakeLease struct {
 	promoted map[fsm.UnitName]string // epochs
 	written  map[fsm.UnitName]time.Time
 	lost     map[fsm.UnitName]*proto.PositionRange
+	damaged  map[fsm.UnitName]bool
 	stopping bool
 	position string
 	hook     map[string]func(*http.Request) // run before a route is served
@@ -56,7 +57,7 @@ func newFakeLease(name fsm.NodeName) fakeLease {
 	return fakeLease{boot: string(name) + "-1", position: "1:1", hook: map[string]func(*http.Request){}, list: map[fsm.UnitName]fsm.UnitID{}, copies: map[fsm.UnitName][]string{},
 		arrivals: map[uint64]time.Time{}, follows: map[fsm.UnitName]proto.FollowUnit{}, from: map[fsm.UnitName]string{},
 		lagging: map[fsm.UnitName]bool{}, sent: map[fsm.UnitName]string{}, promoted: map[fsm.UnitName]string{},
-		written: map[fsm.UnitName]time.Time{}, lost: map[fsm.UnitName]*proto.PositionRange{}}
+		written: map[fsm.UnitName]time.Time{}, lost: map[fsm.UnitName]*proto.PositionRange{}, damaged: map[fsm.UnitName]bool{}}
 }
 
 // newFakeNodes makes nodes that know each other; leased says that they take
@@ -150,6 +151,11 @@ func (n *fakeNode) grant(g *proto.Grant) (int, any) {
 		Ack: proto.AckReplica, Stopping: n.stopping}
 	granted.Lagging = map[fsm.UnitName][]string{}
 	for u := range n.list {
+		if _, held := n.units[u]; !held {
+			granted.Missing = append(granted.Missing, u)
+		} else if n.damaged[u] {
+			granted.Damaged = append(granted.Damaged, u)
+		}
 		for _, addr := range n.copies[u] {
 			if !n.inSync(u, addr) {
 				granted.Lagging[u] = append(granted.Lagging[u], addr)
@@ -214,7 +220,7 @@ func (n *fakeNode) listUnits() (int, any) {
 	defer n.mu.Unlock()
 	held := []proto.HeldUnit{}
 	for u, id := range n.units {
-		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Lost: n.lost[u]}
+		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Lost: n.lost[u], Damaged: n.damaged[u]}
 		if _, ok := n.follows[u]; ok {
 			h.State, h.Role = "following", "replica"
 		}
@@ -237,6 +243,7 @@ func (n *fakeNode) follow(f *proto.FollowUnits) (int, any) {
 		}
 		n.units[u.Unit], n.follows[u.Unit], n.from[u.Unit] = u.ID, u, f.From
 		delete(n.sent, u.Unit)
+		delete(n.damaged, u.Unit)
 		answer.Following = append(answer.Following, u.Unit)
 	}
 	n.told = append(n.told, fmt.Sprintf("follow %d of %s", len(f.Units), f.From))
@@ -281,7 +288,11 @@ func (n *fakeNode) handover(h *proto.Handover) (int, any) {
 	}
 	answer := proto.HandedOver{Released: []proto.PromotedUnit{}, Failed: []proto.FailedUnit{}}
 	for _, u := range h.Units {
-		if n.sent[u.Unit] != h.Job && !n.inSync(u.Unit, u.Addr) {
+		if _, held := n.units[u.Unit]; !held {
+			answer.Failed = append(answer.Failed, proto.FailedUnit{Tenant: u.Unit, Why: "not here", Code: fsm.CodeTenantUnknown})
+			continue
+		}
+		if n.sent[u.Unit] != h.Job && !n.inSync(u.Unit, u.Addr) && !(h.Forced && n.damaged[u.Unit]) {
 			answer.Failed = append(answer.Failed, proto.FailedUnit{Tenant: u.Unit, Why: "the copy does not follow"})
 			continue
 		}

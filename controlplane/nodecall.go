@@ -26,6 +26,7 @@ type nodeCall struct {
 	source *fsm.Node
 	token  string
 	others map[fsm.NodeName]string // their addresses
+	forced bool                    // what they lack of a unit that the node cannot read is given up
 }
 
 // addresses takes from the directory where the nodes are that the call is about;
@@ -46,6 +47,8 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 			c.token = c.source.Token
 		}
 	case loops.HandOverUnits, loops.ThawUnits:
+		job, ok := state.Job(a.Job)
+		c.forced = ok && job.Forced
 		c.others = make(map[fsm.NodeName]string)
 		for _, i := range a.Units {
 			if n, ok := state.Node(i.Node); ok {

@@ -41,7 +41,7 @@ func (s *Status) equal(o *Status) bool {
 		s.Boot == o.Boot && s.Ack == o.Ack && s.List == o.List && s.Stopping == o.Stopping &&
 		slices.Equal(s.Missing, o.Missing) && sameAddresses(s.Report.Lagging, o.Report.Lagging) &&
 		sameAddresses(s.Report.Behind, o.Report.Behind) && sameAddresses(s.Following, o.Following) &&
-		slices.Equal(s.Report.Uncompared, o.Report.Uncompared)
+		slices.Equal(s.Report.Uncompared, o.Report.Uncompared) && slices.Equal(s.Report.Damaged, o.Report.Damaged)
 }
 
 func sameAddresses(a, b map[fsm.UnitName][]string) bool {

@@ -1,6 +1,8 @@
 package loops
 
 import (
+	"slices"
+
 	"domicile/fsm"
 )
 
@@ -189,7 +191,11 @@ func (p *planner) release(j *fsm.Job) {
 		for _, target := range j.Targets {
 			// What the node does not hold it cannot write either.
 			if f, failed := t.last.Failed[target.Unit]; !failed || f.Absent {
-				released = append(released, fsm.UnitRef{Unit: target.Unit, ID: target.ID})
+				u := fsm.UnitRef{Unit: target.Unit, ID: target.ID}
+				released = append(released, u)
+				if news := p.news.Nodes[j.Source]; news != nil && slices.Contains(news.Damaged, u.Unit) {
+					p.m.units.damaged[u] = p.now
+				}
 			}
 		}
 		p.advance(j, &fsm.EndRelease{ID: j.ID, Released: released})

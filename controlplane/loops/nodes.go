@@ -27,7 +27,7 @@ type NodeNews struct {
 	Lapse    uint64        // which time that is, in this term
 	Stopping bool          // it wants to hand its units over
 	// List is the revision of the list of units that it holds, which Lagging and
-	// Behind are of.
+	// Behind are of; of Behind, the copy that is the furthest ahead comes first.
 	List            fsm.Revision
 	Lagging, Behind map[fsm.UnitName][]string // addresses of copies
 	// Uncompared are units that the node has not compared with their copies since
@@ -36,6 +36,8 @@ type NodeNews struct {
 	// Missing are units of the list that the node does not hold: its folder was
 	// lost. What it reports of their copies says nothing of them.
 	Missing []fsm.UnitName
+	// Damaged are units that the node writes whose files are damaged.
+	Damaged []fsm.UnitName
 	// Following, of a node that takes no lease, are the copies that follow it.
 	Following map[fsm.UnitName][]string
 }
@@ -130,13 +132,36 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	p.lookAt(n, k)
 	if news.Stopping {
 		p.takeOut(n)
-		p.handOver(n, fsm.CauseStopped, func(u *fsm.Placed) bool { return true })
-	} else if len(news.Behind)+len(news.Missing) > 0 {
-		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed) bool {
-			_, behind := news.Behind[u.Unit]
-			return behind || slices.Contains(news.Missing, u.Unit)
+		p.handOver(n, fsm.CauseStopped, func(_ *fsm.Placed, first fsm.NodeName) fsm.NodeName { return first })
+	} else if len(news.Behind)+len(news.Missing)+len(news.Damaged) > 0 {
+		p.handOver(n, fsm.CauseBehind, func(u *fsm.Placed, first fsm.NodeName) fsm.NodeName {
+			return p.takesOver(u, news, first)
 		})
 	}
+}
+
+// takesOver gives the node that is to take a unit over from a primary that lacks what a
+// copy has, or "": the in-sync copy that is the furthest ahead (architecture §3.7.4), or
+// the first of them where the primary does not hold the unit, or its file is damaged.
+func (p *planner) takesOver(u *fsm.Placed, news *NodeNews, first fsm.NodeName) fsm.NodeName {
+	for _, addr := range news.Behind[u.Unit] {
+		for _, n := range inSync(u) {
+			if node, ok := p.s.Node(n); ok && baseURL(node.Addr) == addr && !node.Lost && !p.isSilent(n) {
+				return n
+			}
+		}
+	}
+	switch {
+	case slices.Contains(news.Missing, u.Unit):
+	case slices.Contains(news.Damaged, u.Unit):
+		if at := p.m.units.damaged[ref(u)]; at != 0 && p.now < at+DamagedAgain {
+			p.nodesAt(at + DamagedAgain)
+			return ""
+		}
+	default:
+		return ""
+	}
+	return first
 }
 
 // SilenceShows is how long a node may be silent before the keeper of leases
@@ -274,25 +299,32 @@ func ahead(a, b Held) bool {
 	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) > 0
 }
 
-// handOver begins to give a node's units to their copies: those of which which
-// says so, a call's worth at a time.
-func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, which func(*fsm.Placed) bool) {
+// handOver begins to give a node's units to their copies, a call's worth at a time: those
+// of which to names a node, to that one; first is the one that the directory would choose,
+// or "".
+func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, to func(u *fsm.Placed, first fsm.NodeName) fsm.NodeName) {
 	if p.sources[n.Name] {
 		return // its answer is waited for first
 	}
-	silent := p.silent()
-	takes := func(u *fsm.Placed) bool { _, ok := p.s.Successor(u, silent); return ok }
-	var units []fsm.UnitRef
+	cmd := &fsm.BeginHandover{Node: n.Name, Cause: cause, Silent: p.silent()}
 	for u := range p.s.HeldBy(n.Name) {
-		if u.Node == n.Name && u.State == fsm.UnitActive && u.Promoted() && u.Job == 0 && which(u) && takes(u) {
-			if units = append(units, ref(u)); len(units) == UnitsPerCall {
-				break
-			}
+		if u.Node != n.Name || u.State != fsm.UnitActive || !u.Promoted() || u.Job != 0 {
+			continue
+		}
+		first, _ := p.s.Successor(u, cmd.Silent)
+		node := to(u, first)
+		if node == "" {
+			continue
+		}
+		if node != first {
+			cmd.Choices = append(cmd.Choices, fsm.Flip{UnitRef: ref(u), From: n.Name, To: node})
+		}
+		if cmd.Units = append(cmd.Units, ref(u)); len(cmd.Units) == UnitsPerCall {
+			break
 		}
 	}
-	if len(units) > 0 {
-		p.proposeFor(Matter{Kind: MatterHandover, Node: n.Name},
-			&fsm.BeginHandover{Node: n.Name, Cause: cause, Units: units, Silent: silent})
+	if len(cmd.Units) > 0 {
+		p.proposeFor(Matter{Kind: MatterHandover, Node: n.Name}, cmd)
 	}
 }
 

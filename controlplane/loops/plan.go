@@ -33,6 +33,10 @@ const (
 	// TellAgain is when a copy that was told to follow, and did not come in sync,
 	// is told again.
 	TellAgain fsm.Millis = 15_000
+	// DamagedAgain is for how long a unit that was given to its copy because its file
+	// was damaged is not given on by itself for the same reason: where the copy is
+	// damaged too, it would go to and fro.
+	DamagedAgain fsm.Millis = 600_000
 	// ScanEvery is how often every unit is looked at though nothing was heard of
 	// it, and LookEvery how often every node is asked what it holds.
 	ScanEvery fsm.Millis = 60_000

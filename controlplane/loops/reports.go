@@ -107,9 +107,11 @@ func (r *reporting) caughtUp(u *fsm.Placed, named fsm.Revision) {
 // its way when it began to count has still to arrive.
 const joinGrace fsm.Millis = 150
 
-// fellBehind takes copies that counted, and lack something, back to syncing.
+// fellBehind takes copies that counted, and lack something, back to syncing. Where
+// the primary does not hold the unit, or its file is damaged, nobody can follow it: that
+// one does not says nothing of what it has.
 func (r *reporting) fellBehind(u *fsm.Placed) {
-	if u.State != fsm.UnitActive && u.State != fsm.UnitMoving || slices.Contains(r.news.Missing, u.Unit) {
+	if u.State != fsm.UnitActive && u.State != fsm.UnitMoving || slices.Contains(r.news.Missing, u.Unit) || slices.Contains(r.news.Damaged, u.Unit) {
 		return
 	}
 	for _, c := range u.Copies {

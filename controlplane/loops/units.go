@@ -27,6 +27,8 @@ type unitMemory struct {
 	removed  map[fsm.CopyRef]fsm.Millis  // leaving copies that are gone from their nodes, since when
 	hold     map[hold]fsm.Millis         // what a node did not do for a unit is asked again then
 	badly    map[fsm.UnitName]fsm.Millis // a copy is badly placed, since when
+	// damaged are units that were given up because their files were damaged, since when.
+	damaged map[fsm.UnitRef]fsm.Millis
 	// syncing are the units of each primary that have a copy that is not in sync,
 	// with the revision from which on its lists name the unit as it is.
 	syncing map[fsm.NodeName]map[fsm.UnitName]fsm.Revision
@@ -62,7 +64,7 @@ func newUnitMemory() unitMemory {
 		blocked: make(map[Matter][]fsm.UnitName),
 		told:    make(map[fsm.CopyRef]telling), promoted: make(map[fsm.UnitRef]uint64),
 		removed: make(map[fsm.CopyRef]fsm.Millis), hold: make(map[hold]fsm.Millis),
-		badly:   make(map[fsm.UnitName]fsm.Millis),
+		badly: make(map[fsm.UnitName]fsm.Millis), damaged: make(map[fsm.UnitRef]fsm.Millis),
 		syncing: make(map[fsm.NodeName]map[fsm.UnitName]fsm.Revision), at: make(map[fsm.UnitName]fsm.NodeName),
 		scanAgain: true,
 	}
@@ -305,6 +307,11 @@ func (m *unitMemory) clean(now fsm.Millis) {
 	for c, at := range m.removed {
 		if now-at > 2*ScanEvery {
 			delete(m.removed, c)
+		}
+	}
+	for u, at := range m.damaged {
+		if now-at > DamagedAgain {
+			delete(m.damaged, u)
 		}
 	}
 	for h, until := range m.hold {
