@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -175,14 +176,15 @@ func TestFaultsL11CleanStopUnderLoad(t *testing.T) {
 	c.Verify(names...)
 }
 
-// TestFaultsI1CutOffNodeStopsFirst: a node that is cut off from control servers,
+// TestFaultsI1CutOffNodeStopsFirst: a node with ten tenants that is cut off from control servers,
 // copies and proxies, but not from a client that talks to it directly, stops
 // acknowledging before any other node starts, and the tenants are written again
 // on their copies. With --ack primary, so that nothing but the lease stops it.
 func TestFaultsI1CutOffNodeStopsFirst(t *testing.T) {
 	c := faultCluster(t, 2, faultLease, "--ack", "primary")
-	names := tenantNames("d", 3)
+	names := tenantNames("d", 10)
 	createReplicated(t, c, "n1", names...)
+	var silent, again []time.Duration
 	at, other := c.Nodes[0], c.Nodes[1]
 	for run := range faultRuns(2) {
 		rec := history.NewRecorder()
@@ -191,6 +193,7 @@ func TestFaultsI1CutOffNodeStopsFirst(t *testing.T) {
 		config.Proxies, config.FirstID = proxyURLs(c), config.FirstID+1_000_000
 		load := history.Start(config)
 		awaitProgress(t, rec, 10, names...)
+		cut := rec.Now()
 		c.Isolate(at)
 		for _, u := range names {
 			awaitPrimary(t, c, u, other.ID)
@@ -202,10 +205,40 @@ func TestFaultsI1CutOffNodeStopsFirst(t *testing.T) {
 		if err := history.OneWriter(rec.Ops()); err != nil {
 			t.Errorf("run %d: %v", run, err)
 		}
+		stopped, began := turnover(rec.Ops(), cut)
+		silent, again = append(silent, stopped), append(again, began)
 		c.AwaitCopiesInSync(1, names...)
 		at, other = other, at
 	}
+	slices.Sort(silent)
+	slices.Sort(again)
+	t.Logf("%d runs; the node's last acknowledgement came %v to %v (median %v) after the cut, the first of the last tenant elsewhere %v to %v (median %v)", len(again),
+		silent[0], silent[len(silent)-1], silent[len(silent)/2], again[0], again[len(again)-1], again[len(again)/2])
 	c.Verify(names...)
+}
+
+// turnover tells when, after a cut, the last write of the branches that there were
+// was acknowledged, and when every unit had one of a newer branch.
+func turnover(ops []*history.Op, cut time.Duration) (stopped, began time.Duration) {
+	epochs, first := map[string]uint64{}, map[string]time.Duration{}
+	for _, o := range ops {
+		if o.Outcome == history.OK && o.End <= cut {
+			epochs[o.Unit] = max(epochs[o.Unit], o.Position.Epoch)
+		}
+	}
+	for _, o := range ops {
+		switch after := o.End - cut; {
+		case o.Outcome != history.OK || after <= 0:
+		case o.Position.Epoch <= epochs[o.Unit]:
+			stopped = max(stopped, after)
+		case first[o.Unit] == 0 || after < first[o.Unit]:
+			first[o.Unit] = after
+		}
+	}
+	for _, d := range first {
+		began = max(began, d)
+	}
+	return stopped.Round(time.Millisecond), began.Round(time.Millisecond)
 }
 
 // awaitPrimary waits until the directory places a tenant on a node.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -56,7 +57,11 @@ func (c *Cluster) dumpWhenFailed() {
 	}
 	var b strings.Builder
 	ask := func(p *Process, path string) {
-		a := do(context.Background(), quick, http.MethodGet, p.URL+path, "")
+		token := Token
+		if slices.Contains(c.Nodes, p) {
+			token = NodeToken
+		}
+		a := do(context.Background(), quick, http.MethodGet, p.URL+path, "", "Authorization", "Bearer "+token)
 		fmt.Fprintf(&b, "%s GET %s: %s\n", p.ID, path, a)
 	}
 	var tenants []tenantLine
