@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -218,7 +220,11 @@ func (s *shift) tell(state *fsm.State, findings []loops.Finding) {
 				s.known.found(f.Unit.Unit, *event.Lost)
 			}
 			what := "a failover lost writes that a node had acknowledged alone; it keeps them aside"
-			if f.From == "" {
+			switch {
+			case f.From != "":
+			case slices.ContainsFunc(f.Files, isDamaged):
+				what = "a node keeps a damaged file aside, as it was: it may hold writes that the tenant lacks"
+			default:
 				what = "a node keeps aside a branch that a failover gave up: it may hold writes that the tenant lacks"
 			}
 			s.logger.Warn(what, "node", f.Node, "unit", f.Unit.Unit, "from", f.From, "to", f.To, "files", f.Files)
@@ -226,3 +232,6 @@ func (s *shift) tell(state *fsm.State, findings []loops.Finding) {
 		}
 	}
 }
+
+// isDamaged tells the name of a file that a node keeps aside because it was damaged.
+func isDamaged(file string) bool { return strings.HasSuffix(file, ".damaged.db") }

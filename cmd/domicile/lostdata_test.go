@@ -71,6 +71,35 @@ func TestT4ATenantThatItsNodeLostIsNever404(t *testing.T) {
 	}
 }
 
+// TestL11C6AWipedNodeGivesWhatItHeldToItsCopies: a node that comes back within its lease
+// with an empty folder: its tenants are answered by their copies, with all that was
+// acknowledged, without a 404 in between, and it has copies again.
+func TestL11C6AWipedNodeGivesWhatItHeldToItsCopies(t *testing.T) {
+	c := faultCluster(t, 2, 5*time.Second)
+	names := tenantNames("w", 3)
+	createReplicated(t, c, "n1", names...)
+	rec := history.NewRecorder()
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	defer load.Stop()
+	awaitProgress(t, rec, 20, names...)
+	wipe(t, c.Node("n1"))
+	for _, name := range names {
+		awaitPrimary(t, c, name, "n2")
+	}
+	awaitProgress(t, rec, 20, names...)
+	c.AwaitCopiesInSync(1, names...)
+	load.Stop()
+	for _, o := range rec.Ops() {
+		if strings.Contains(o.Why, "404") || strings.Contains(o.Why, "unknown_tenant") {
+			t.Errorf("a %s of %s: %s", o.Kind, o.Unit, o.Why)
+		}
+	}
+	if err := history.Check(rec.Ops(), finalLogs(t, c, names...), time.Minute); err != nil {
+		t.Error(err)
+	}
+	c.Verify(names...)
+}
+
 // unitFile is the path of a unit's database on a node.
 func unitFile(t *testing.T, n *testcluster.Process, unit string) string {
 	t.Helper()
