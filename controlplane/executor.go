@@ -199,6 +199,9 @@ func unrecorded(t fsm.Target) loops.Answer {
 func (s *shift) ended(c called) {
 	s.memory.End(c.action.Call, c.answer, s.clock())
 	s.known.note(c.action, c.answer)
+	if c.action.Verb == loops.PromoteUnits {
+		s.notPromoted(c.action, c.answer)
+	}
 	node := c.action.Target.Node
 	switch c.answer.Outcome {
 	case loops.Done, loops.Absent:
@@ -224,7 +227,7 @@ func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal)
 			(*f)(p.Cmd)
 		}
 		result, err := s.decide(ctx, p)
-		if f, ok := p.Cmd.(*fsm.FailOver); ok && err == nil {
+		if f, ok := p.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed && err == nil {
 			s.keeper.Resume(f.Node, p.Lapse) // applied here, or refused (architecture §3.5.3)
 		}
 		if err == nil && result.Refusal != nil {
@@ -243,7 +246,7 @@ var errLapseOver = errors.New("the lapse that the failover was decided on is ove
 // decide proposes a command, a failover only while its lapse lasts: until Resume
 // names that lapse the node is sent no grant (architecture §3.5.3).
 func (s *shift) decide(ctx context.Context, p loops.Proposal) (fsm.Result, error) {
-	if f, ok := p.Cmd.(*fsm.FailOver); ok {
+	if f, ok := p.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed {
 		if st, _ := s.keeper.Node(f.Node); !st.Lapsed || st.Lapse != p.Lapse {
 			return fsm.Result{}, errLapseOver
 		}

@@ -113,7 +113,12 @@ func (f *handFailover) run(ctx context.Context) error {
 			Text: "node " + string(f.node.Name) + " " + why + ", so that nothing keeps it from going on to write: " +
 				"make sure that it does not, then ask again with force"})
 	case f.answers(ctx):
-		return f.handOver(ctx)
+		flipped := f.flipUnpromoted(ctx)
+		if err := f.handOver(ctx); err != nil && flipped == 0 {
+			return err
+		}
+		f.waitPromoted(ctx)
+		return nil
 	case leased && !f.node.Lost:
 		return f.waitLapse(ctx)
 	}
@@ -174,6 +179,38 @@ func (f *handFailover) handOver(ctx context.Context) error {
 	}
 	f.waitPromoted(ctx)
 	return nil
+}
+
+// flipUnpromoted gives units that the node was given and has not been promoted for to
+// others that may have them, the former primary included (architecture §3.7.6), and
+// counts them: the node has nothing to release.
+func (f *handFailover) flipUnpromoted(ctx context.Context) (flipped int) {
+	if f.c.replayed {
+		return 0
+	}
+	silent, state := f.silentNodes(ctx), f.group.State()
+	var flips []fsm.Flip
+	for u := range state.HeldBy(f.node.Name) {
+		if u.Node != f.node.Name || u.Promoted() {
+			continue
+		}
+		if to, ok := state.Successor(u, silent); ok {
+			flips = append(flips, fsm.Flip{UnitRef: fsm.UnitRef{Unit: u.Unit, ID: u.ID}, From: u.Node, To: to})
+		}
+	}
+	for some := range slices.Chunk(flips, loops.UnitsPerCall) {
+		c := *f.c
+		c.key = "" // it stands for what is handed over
+		result, err := f.propose(f.w, &c, &fsm.FailOver{Node: f.node.Name, Cause: fsm.CauseUnpromoted, Choices: some})
+		if err != nil {
+			break // told as failed
+		}
+		flipped += len(result.Flips)
+	}
+	if flipped > 0 {
+		f.logger.Warn("units that their node did not promote were given to others by hand", "node", f.node.Name, "units", flipped)
+	}
+	return flipped
 }
 
 // heldThen gives the units that an earlier failover under the same key was about.

@@ -330,3 +330,39 @@ func TestL6ForceShortensNoLeaseThatStillRuns(t *testing.T) {
 		t.Errorf("n1 may write: %v; at most %d nodes did", nodes[0].mayWrite("t0"), most.Load())
 	}
 }
+
+// TestL5AFormerPrimaryIsChosenWhereItsCopyLostTheUnit: the copy comes back empty while the
+// primary is away and is given the units; the former primary, back, is given them again
+// (architecture §3.7.6). What failed is told, and counted, once.
+func TestL5AFormerPrimaryIsChosenWhereItsCopyLostTheUnit(t *testing.T) {
+	s, nodes := startLeased(t, 600, 1, true, "n1/a", "n2/b")
+	s.create(3, "n1")
+	for _, u := range []fsm.UnitName{"t0", "t1", "t2"} {
+		s.copiesAre(u, "n1", "n2:in_sync")
+	}
+	most := writers(t, "t0", nodes)
+	nodes[0].cut.Store(true)
+	nodes[1].set(func() { clear(nodes[1].units); clear(nodes[1].follows); clear(nodes[1].from) })
+	s.until("n2 was asked", func() bool { return nodes[1].was("promote 3") })
+	if r := s.ask("POST", "/_shard/nodes/n2/failover", `{"force":true}`); r.status != 409 {
+		t.Errorf("a failover of what nobody has: %d %s", r.status, r.text)
+	}
+	nodes[0].set(func() { nodes[0].boot = "n1-2"; nodes[0].epoch = ""; clear(nodes[0].list) })
+	nodes[0].cut.Store(false)
+	for _, u := range []fsm.UnitName{"t0", "t1", "t2"} {
+		s.copiesAre(u, "n1", "n2:in_sync")
+		waitFor(t, "n1 may write "+string(u), func() bool { return nodes[0].mayWrite(u) })
+	}
+	if most.Load() > 1 {
+		t.Error("two nodes took writes at once")
+	}
+	for _, line := range []string{"a node does not promote units that were given to it; it is asked again, until another that may have them answers: node=n2",
+		"units that their node does not promote go to another: node=n2 units=3"} {
+		if n := strings.Count(s.log.String(), line); n != 1 {
+			t.Errorf("the log tells %q %d times", line, n)
+		}
+	}
+	if text := s.ask("GET", "/_metrics", "").text; !strings.Contains(text, "domicile_promotions_failed_total 3\n") {
+		t.Errorf("metrics:\n%s", text)
+	}
+}

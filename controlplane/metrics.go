@@ -42,7 +42,7 @@ func (s *Server) register() error {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_streams",
 			Help: "Streams of the directory and of events that are being served."}, func() float64 { return float64(s.streams.Load()) }),
-		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, s.jobs.meters.outcomes, s.jobs.meters.duration,
+		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, s.jobs.meters.outcomes, s.jobs.meters.duration, s.jobs.meters.unpromoted,
 		&directoryCollector{state: s.group.State, keeper: s.keeper},
 	} {
 		if err := s.config.Registry.Register(c); err != nil {

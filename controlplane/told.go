@@ -16,8 +16,9 @@ import (
 
 // failoverMeters count what became of failovers (spec §2.6).
 type failoverMeters struct {
-	outcomes *prometheus.CounterVec
-	duration prometheus.Histogram
+	outcomes   *prometheus.CounterVec
+	duration   prometheus.Histogram
+	unpromoted prometheus.Counter
 }
 
 func newFailoverMeters() *failoverMeters {
@@ -28,6 +29,8 @@ func newFailoverMeters() *failoverMeters {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "domicile_failover_duration_seconds",
 			Help:    "Time from the decision on a failover until its last unit was promoted.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}}),
+		unpromoted: prometheus.NewCounter(prometheus.CounterOpts{Name: "domicile_promotions_failed_total",
+			Help: "Units that the node that was to take them over did not promote, once for each time that they were given to one."}),
 	}
 	for _, o := range []string{"done", "partial", "nothing"} {
 		m.outcomes.WithLabelValues(o)
@@ -40,6 +43,9 @@ type flips struct {
 	meters *failoverMeters
 	begun  map[loops.Matter]time.Time
 	open   map[fsm.UnitRef]*flipping
+	// unpromoted are units that their node does not promote, with the epoch for which
+	// that was told.
+	unpromoted map[fsm.UnitRef]uint64
 }
 
 // flipping is a failover whose units are being promoted.
@@ -79,6 +85,7 @@ func (f *flips) flipped(m loops.Matter, result fsm.Result) {
 
 func (f *flips) promoted(units []fsm.UnitRef) {
 	for _, u := range units {
+		delete(f.unpromoted, u)
 		one, ok := f.open[u]
 		if !ok {
 			continue
@@ -96,11 +103,33 @@ func (f *flips) promoted(units []fsm.UnitRef) {
 	}
 }
 
+// refused counts the units that a node did not promote, and that were not counted for
+// this epoch, and gives the reason of the first by name.
+func (f *flips) refused(a loops.Action, answer loops.Answer) (failed int, why string) {
+	for _, i := range a.Units {
+		failure, ok := answer.Failed[i.Unit]
+		if !ok || failure.Left > 0 || f.unpromoted[i.UnitRef] == a.Epoch {
+			continue
+		}
+		if f.unpromoted == nil {
+			f.unpromoted = make(map[fsm.UnitRef]uint64)
+		}
+		f.unpromoted[i.UnitRef] = a.Epoch
+		if failed++; failed == 1 {
+			why = failure.Why
+		}
+	}
+	return failed, why
+}
+
 // proposing notes and tells what is about to be decided.
 func (s *shift) proposing(state *fsm.State, p loops.Proposal) {
 	switch cmd := p.Cmd.(type) {
 	case *fsm.FailOver:
 		s.flips.decided(p.Matter)
+		if cmd.Cause != fsm.CauseLapsed {
+			break
+		}
 		s.events.add(proto.Event{Event: proto.EventNodeLapsed, Node: cmd.Node, Term: s.term, Revision: state.Revision()})
 	case *fsm.EndRelease:
 		s.flips.decided(p.Matter)
@@ -120,6 +149,10 @@ func (s *shift) recorded(p proposed) {
 	switch cmd := p.Cmd.(type) {
 	case *fsm.FailOver:
 		s.flips.flipped(p.Matter, p.result)
+		if cmd.Cause == fsm.CauseUnpromoted {
+			s.logger.Warn("units that their node does not promote go to another", "node", cmd.Node, "units", len(p.result.Flips))
+			break
+		}
 		s.logger.Warn("a node was failed over", "node", cmd.Node, "units", len(p.result.Flips), "left", len(p.result.Left))
 	case *fsm.EndRelease:
 		s.flips.flipped(p.Matter, p.result)
@@ -143,6 +176,18 @@ func (s *shift) recorded(p proposed) {
 	default:
 		s.copiesChanged(p)
 	}
+}
+
+// notPromoted tells, once for each time that units were given to a node, that it does
+// not promote them, and counts them. A promise that runs is none of that.
+func (s *shift) notPromoted(a loops.Action, answer loops.Answer) {
+	failed, why := s.flips.refused(a, answer)
+	if failed == 0 {
+		return
+	}
+	s.meters.unpromoted.Add(float64(failed))
+	s.logger.Error("a node does not promote units that were given to it; it is asked again, until another that may have them answers",
+		"node", a.Target.Node, "epoch", a.Epoch, "units", failed, "err", why)
 }
 
 func (s *shift) advanced(cmd *fsm.AdvanceJob) {

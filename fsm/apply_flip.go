@@ -10,9 +10,9 @@ func (c *change) failOver(cmd *FailOver) Result {
 	switch {
 	case !ok:
 		return refused(unknownNode(cmd.Node))
-	case cmd.Cause != CauseLapsed && cmd.Cause != CauseHand:
-		return refused(refuse(CodeBadRequest, "a failover is by lapse or by hand", "node", string(cmd.Node)))
-	case cmd.Cause == CauseLapsed && e.node.Lease != LeaseTaken:
+	case cmd.Cause != CauseLapsed && cmd.Cause != CauseHand && cmd.Cause != CauseUnpromoted:
+		return refused(refuse(CodeBadRequest, "a failover is by lapse, by hand, or of what was not promoted", "node", string(cmd.Node)))
+	case cmd.Cause != CauseHand && e.node.Lease != LeaseTaken:
 		return refused(refuse(CodeNodeUnleased, "node "+string(cmd.Node)+
 			" takes no lease, so that nothing tells when it stops writing; fail it over by hand", "node", string(cmd.Node)))
 	case cmd.Cause == CauseHand && e.node.Lease == LeaseTaken && !e.node.Lost && c.settings.AutoFailover > 0:
@@ -24,7 +24,7 @@ func (c *change) failOver(cmd *FailOver) Result {
 	var flips []Flip
 	var left []UnitName
 	for p := range c.HeldBy(cmd.Node) {
-		if p.Node != cmd.Node || !p.kept() {
+		if p.Node != cmd.Node || !p.kept() || cmd.Cause == CauseUnpromoted && (p.Promoted() || choices[p.ref()] == "") {
 			continue
 		}
 		if to := c.chosen(p, choices[p.ref()], cmd.Cause); to != "" {
@@ -33,15 +33,17 @@ func (c *change) failOver(cmd *FailOver) Result {
 			left = append(left, p.Unit)
 		}
 	}
-	if cmd.Cause == CauseHand && len(flips) == 0 {
+	if cmd.Cause != CauseLapsed && len(flips) == 0 {
 		return refused(nothingToPromote(cmd.Node, left))
 	}
 	for _, f := range flips {
 		c.flip(f)
 	}
-	c.leaveHandover(cmd.Node)
+	if cmd.Cause != CauseUnpromoted { // what is handed over was promoted
+		c.leaveHandover(cmd.Node)
+	}
 	c.unpair(cmd.Node, flips, false)
-	if cmd.Cause == CauseLapsed || cmd.Silent {
+	if cmd.Cause == CauseLapsed || cmd.Cause == CauseHand && cmd.Silent {
 		c.lose(cmd.Node, true)
 	}
 	return Result{Flips: flips, Left: left}
@@ -68,13 +70,17 @@ func nothingToPromote(n NodeName, left []UnitName) *Refusal {
 }
 
 // chosen gives the node that a failover gives p to: the one that was chosen,
-// where it may be promoted, else the Successor; or "".
+// where it may be promoted, else the Successor, unless that one was chosen on purpose;
+// or "".
 func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
 	if choice != "" {
 		switch state := p.copyOn(choice); {
 		case state == CopyInSync, state != 0 && choice == p.Previous, state.Follows() && cause == CauseHand:
 			return choice
 		}
+	}
+	if cause == CauseUnpromoted {
+		return ""
 	}
 	to, _ := c.Successor(p, nil)
 	return to

@@ -34,6 +34,9 @@ const (
 	CauseHand    FlipCause = 2 // an operator asked (L6)
 	CauseStopped FlipCause = 3 // the node stops, and handed over (L11)
 	CauseBehind  FlipCause = 4 // the node lacks what a copy has (architecture §3.7.4)
+	// CauseUnpromoted: the node does not promote what it was given, as it lost it, for
+	// one (architecture §3.7.6).
+	CauseUnpromoted FlipCause = 5
 )
 
 func (c FlipCause) String() string {
@@ -46,6 +49,8 @@ func (c FlipCause) String() string {
 		return "stopped"
 	case CauseBehind:
 		return "behind"
+	case CauseUnpromoted:
+		return "unpromoted"
 	}
 	return "unknown"
 }
@@ -66,6 +71,12 @@ type Flip struct {
 // for a node that takes no lease (L5), CauseHand where nothing flips. A handover
 // of Node ends, or goes on to StepThaw with the units that stay. A flip to a
 // standby ends its pair. It answers Result.Flips and Result.Left.
+//
+// With CauseUnpromoted only units flip whose promotion on Node is not confirmed, each to
+// the in-sync copy, or Previous, that Choices names: nobody has written them since they
+// were given to Node, as no grant names them (architecture §3.7.6). Node is not lost for
+// it, and must take leases: another may write as soon as it is promoted. Refused where
+// nothing flips.
 type FailOver struct {
 	Node    NodeName
 	Cause   FlipCause

@@ -237,6 +237,38 @@ func TestI4TwoFlipsBeforeAPromotion(t *testing.T) {
 	d.want("a", "a n3 active flipped after n2") // it may have written as soon as it was asked
 }
 
+// TestI4AUnitThatItsNodeDoesNotPromoteGoesBack: until the promotion is confirmed the
+// former primary may be chosen, by name, though the node that has the unit is not lost.
+func TestI4AUnitThatItsNodeDoesNotPromoteGoesBack(t *testing.T) {
+	d := leased(t, "n1", "n2", "n3")
+	a := d.replicated("a", "n1", "n2")
+	b := d.replicated("b", "n1", "n2")
+	c := d.replicated("c", "n2", "n3")
+	back := func(to fsm.NodeName, units ...fsm.UnitRef) *fsm.FailOver {
+		f := &fsm.FailOver{Node: "n2", Cause: fsm.CauseUnpromoted, Silent: true}
+		for _, u := range units {
+			f.Choices = append(f.Choices, fsm.Flip{UnitRef: u, From: "n2", To: to})
+		}
+		return f
+	}
+	d.refused(fsm.CodeNoCopy, back("n1", a, b))
+	d.ok(&fsm.FailOver{Node: "n1", Cause: fsm.CauseLapsed})
+	d.ok(&fsm.NodeBack{Node: "n1"})
+	d.refused(fsm.CodeNoCopy, back("n3", a)) // holds no copy
+	d.refused(fsm.CodeNoCopy, back("n3", c)) // is in sync; but n2 writes c
+	d.refused(fsm.CodeNoCopy, back("n1"))
+	if r := d.ok(back("n1", a, c)); flips(r) != "a n2-n1 left []" {
+		t.Fatal(flips(r))
+	}
+	d.want("a b c", "a n1 active flipped after n2, b n2 active after n1, c n2 active")
+	d.wantCopies("a", "n2 former")
+	if n, _ := d.Node("n2"); n.Lost {
+		t.Error("n2 counts as lost")
+	}
+	d.ok(&fsm.SetNodeLease{Node: "n2", Lease: fsm.LeaseNone}) // it may have been written since it was asked
+	d.refused(fsm.CodeNodeUnleased, back("n1", b))
+}
+
 func TestL8I2AFailoverStaysInItsRegion(t *testing.T) {
 	d := leased(t, "n1", "n2")
 	d.at("n3", "us", "z")

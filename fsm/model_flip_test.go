@@ -55,9 +55,9 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 	switch {
 	case n == nil:
 		return noNode(c.Node)
-	case c.Cause != fsm.CauseLapsed && c.Cause != fsm.CauseHand:
+	case c.Cause != fsm.CauseLapsed && c.Cause != fsm.CauseHand && c.Cause != fsm.CauseUnpromoted:
 		return fsm.CodeBadRequest
-	case c.Cause == fsm.CauseLapsed && n.lease != fsm.LeaseTaken:
+	case c.Cause != fsm.CauseHand && n.lease != fsm.LeaseTaken:
 		return fsm.CodeNodeUnleased
 	case c.Cause == fsm.CauseHand && n.lease == fsm.LeaseTaken && !n.lost && m.auto > 0:
 		return fsm.CodeStale
@@ -73,14 +73,21 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 				flips[name] = choice
 			}
 		}
-		if to := m.successor(name, nil); flips[name] == "" && to != "" {
+		if c.Cause == fsm.CauseUnpromoted {
+			if t.previous == "" {
+				delete(flips, name)
+			}
+		} else if to := m.successor(name, nil); flips[name] == "" && to != "" {
 			flips[name] = to
 		}
 	}
-	if c.Cause == fsm.CauseHand && len(flips) == 0 {
+	if c.Cause != fsm.CauseLapsed && len(flips) == 0 {
 		return fsm.CodeNoCopy
 	}
 	m.flipAll(c.Node, flips, false)
+	if c.Cause == fsm.CauseUnpromoted {
+		return ""
+	}
 	n.lost = n.lost || c.Silent || c.Cause == fsm.CauseLapsed
 	return ""
 }

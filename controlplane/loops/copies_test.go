@@ -108,13 +108,13 @@ func (s *copySim) round() Plan {
 	}
 	for _, c := range p.Proposals {
 		s.m.Propose(c)
-		if f, ok := c.Cmd.(*fsm.FailOver); ok && !s.nodes[f.Node].news.Lapsed {
+		if f, ok := c.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed && !s.nodes[f.Node].news.Lapsed {
 			s.t.Errorf("%s is failed over and has not lapsed", f.Node)
 		}
 		_, events := s.state.Apply(fsm.Entry{Revision: s.next(), Term: s.term, At: s.now, Decided: s.term, Cmd: c.Cmd})
 		s.tell(events)
 		s.m.Proposed(c, true, s.now)
-		if f, ok := c.Cmd.(*fsm.FailOver); ok {
+		if f, ok := c.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed {
 			s.resume(f.Node)
 		}
 	}
@@ -203,8 +203,12 @@ func (s *copySim) serve(f flight) Answer {
 	case PromoteUnits:
 		for _, i := range f.Units {
 			h, ok := n.units[i.Unit]
-			if !ok || h.id != i.ID || s.r.IntN(8) == 0 {
-				answer.Failed[i.Unit] = Failure{Why: "not now", Left: fsm.Millis(s.r.IntN(500))}
+			if !ok || h.id != i.ID {
+				answer.Failed[i.Unit] = Failure{Why: "not here", Absent: true}
+				continue
+			}
+			if s.r.IntN(8) == 0 {
+				answer.Failed[i.Unit] = Failure{Why: "not now", Left: fsm.Millis(max(s.r.IntN(700)-200, 0))}
 				continue
 			}
 			n.units[i.Unit] = simUnit{id: i.ID}

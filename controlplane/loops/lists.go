@@ -2,6 +2,7 @@ package loops
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"domicile/fsm"
@@ -11,6 +12,7 @@ import (
 // carries many.
 type unitLists struct {
 	promoted map[Matter][]fsm.UnitRef
+	again    map[Matter][]fsm.Flip // of units that their nodes do not promote
 	add      []fsm.CopyWanted
 	leave    []fsm.CopyChange
 	drop     []fsm.CopyRef
@@ -25,18 +27,34 @@ func (l *unitLists) confirm(u *fsm.Placed) {
 	l.promoted[m] = append(l.promoted[m], ref(u))
 }
 
+// flipAgain asks for the entry that gives a unit to another node than the one that does
+// not promote it.
+func (l *unitLists) flipAgain(u *fsm.Placed, to fsm.NodeName) {
+	if l.again == nil {
+		l.again = make(map[Matter][]fsm.Flip)
+	}
+	m := Matter{Kind: MatterFlipAgain, Node: u.Node}
+	l.again[m] = append(l.again[m], fsm.Flip{UnitRef: ref(u), From: u.Node, To: to})
+}
+
+// sorted gives the matters of a list in one order.
+func sorted[T any](of map[Matter][]T) []Matter {
+	return slices.SortedFunc(maps.Keys(of), func(a, b Matter) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
+	})
+}
+
 // proposeLists proposes what was put together. What does not go into an entry
 // now waits until that entry is applied.
 func (p *planner) proposeLists() {
 	l := &p.lists
-	matters := make([]Matter, 0, len(l.promoted))
-	for m := range l.promoted {
-		matters = append(matters, m)
+	for _, m := range sorted(l.again) {
+		proposeSome(p, m, l.again[m], func(f fsm.Flip) fsm.UnitName { return f.Unit },
+			func(flips []fsm.Flip) fsm.Command {
+				return &fsm.FailOver{Node: m.Node, Cause: fsm.CauseUnpromoted, Choices: flips}
+			})
 	}
-	slices.SortFunc(matters, func(a, b Matter) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
-	})
-	for _, m := range matters {
+	for _, m := range sorted(l.promoted) {
 		proposeSome(p, m, l.promoted[m], func(u fsm.UnitRef) fsm.UnitName { return u.Unit },
 			func(units []fsm.UnitRef) fsm.Command {
 				return &fsm.ConfirmPromotion{Node: m.Node, Epoch: m.Epoch, Units: units}

@@ -37,6 +37,9 @@ const (
 	// was damaged is not given on by itself for the same reason: where the copy is
 	// damaged too, it would go to and fro.
 	DamagedAgain fsm.Millis = 600_000
+	// RefusedAgain is for how long a node that did not promote a unit is not given it
+	// again, where another may have it.
+	RefusedAgain fsm.Millis = 30_000
 	// ScanEvery is how often every unit is looked at though nothing was heard of
 	// it, and LookEvery how often every node is asked what it holds.
 	ScanEvery fsm.Millis = 60_000
@@ -129,6 +132,7 @@ const (
 	MatterLeave     MatterKind = 9
 	MatterDrop      MatterKind = 10
 	MatterLongLease MatterKind = 11
+	MatterFlipAgain MatterKind = 12 // units that their node does not promote
 )
 
 // Proposal is a command to be proposed.

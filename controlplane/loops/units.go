@@ -24,6 +24,7 @@ type unitMemory struct {
 
 	told     map[fsm.CopyRef]telling     // copies that were told to follow
 	promoted map[fsm.UnitRef]uint64      // epoch at which the node answered the promotion
+	refused  map[fsm.CopyRef]fsm.Millis  // nodes that did not promote what they were given, since when
 	removed  map[fsm.CopyRef]fsm.Millis  // leaving copies that are gone from their nodes, since when
 	hold     map[hold]fsm.Millis         // what a node did not do for a unit is asked again then
 	badly    map[fsm.UnitName]fsm.Millis // a copy is badly placed, since when
@@ -63,6 +64,7 @@ func newUnitMemory() unitMemory {
 		parked: make(map[fsm.NodeName]map[fsm.UnitName]bool), flying: make(map[Call][]Item),
 		blocked: make(map[Matter][]fsm.UnitName),
 		told:    make(map[fsm.CopyRef]telling), promoted: make(map[fsm.UnitRef]uint64),
+		refused: make(map[fsm.CopyRef]fsm.Millis),
 		removed: make(map[fsm.CopyRef]fsm.Millis), hold: make(map[hold]fsm.Millis),
 		badly: make(map[fsm.UnitName]fsm.Millis), damaged: make(map[fsm.UnitRef]fsm.Millis),
 		syncing: make(map[fsm.NodeName]map[fsm.UnitName]fsm.Revision), at: make(map[fsm.UnitName]fsm.NodeName),
@@ -149,6 +151,9 @@ func (m *unitMemory) ended(c Call, t *attempt, now fsm.Millis) {
 		case failed:
 			wait := max(failure.Left, RetryUnit)
 			m.hold[hold{i.Unit, c.Target.Node, c.Work}] = now + wait
+			if c.Work == PromoteUnits && failure.Left == 0 {
+				m.refused[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = now
+			}
 		case c.Work == FollowUnits:
 			m.told[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = telling{i.Epoch, now}
 		case c.Work == PromoteUnits:
@@ -169,6 +174,10 @@ func (m *unitMemory) proposed(cmd fsm.Command) {
 	case *fsm.ConfirmPromotion:
 		for _, u := range cmd.Units {
 			m.open(u.Unit)
+		}
+	case *fsm.FailOver:
+		for _, f := range cmd.Choices {
+			m.open(f.Unit)
 		}
 	case *fsm.AddCopies:
 		for _, u := range cmd.Units {
@@ -304,6 +313,11 @@ func (m *unitMemory) clean(now fsm.Millis) {
 			delete(m.told, c)
 		}
 	}
+	for c, at := range m.refused {
+		if now-at > RefusedAgain {
+			delete(m.refused, c)
+		}
+	}
 	for c, at := range m.removed {
 		if now-at > 2*ScanEvery {
 			delete(m.removed, c)
@@ -348,10 +362,34 @@ func (p *planner) unpromoted(u *fsm.Placed) {
 	m := &p.m.units
 	if m.promoted[ref(u)] == u.Epoch && u.Epoch != 0 {
 		p.lists.confirm(u)
+	} else if to := p.another(u); to != "" {
+		p.lists.flipAgain(u, to)
 	} else {
 		p.want(Call{Work: PromoteUnits, Target: fsm.Target{Node: u.Node}, Epoch: u.Epoch}, u, true)
 	}
 	p.tellCopies(u)
+}
+
+// another gives the node that is to have a unit instead of its own, which has answered
+// that it does not promote it: that of an in-sync copy, or the former primary, which
+// answers and has not refused it (architecture §3.7.6); or "". Nobody has written the
+// unit since it was flipped, and so nobody is overtaken: no grant names it.
+func (p *planner) another(u *fsm.Placed) fsm.NodeName {
+	refused := func(n fsm.NodeName) bool {
+		at, ok := p.m.units.refused[fsm.CopyRef{UnitRef: ref(u), Node: n}]
+		return ok && p.now < at+RefusedAgain
+	}
+	if n, ok := p.s.Node(u.Node); !ok || n.Lease != fsm.LeaseTaken || !refused(u.Node) {
+		return ""
+	}
+	not := p.silent()
+	for _, c := range u.Copies {
+		if refused(c.Node) {
+			not = append(not, c.Node)
+		}
+	}
+	to, _ := p.s.Successor(u, not)
+	return to
 }
 
 // tellCopies has those copies follow the unit's node that were not told so: all

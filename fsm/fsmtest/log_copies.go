@@ -99,6 +99,9 @@ func (l *Log) failOver(s *fsm.State) *fsm.FailOver {
 	if l.one(6) {
 		f.Cause = fsm.FlipCause(l.rand.IntN(5))
 	}
+	if !p.Promoted() && l.one(2) {
+		f.Cause, f.Choices = fsm.CauseUnpromoted, []fsm.Flip{{UnitRef: l.ref(p), From: p.Node, To: pick(l, p.Previous, l.copy(p).Node)}}
+	}
 	for range l.rand.IntN(3) {
 		f.Choices = append(f.Choices, fsm.Flip{UnitRef: l.ref(p), From: p.Node, To: l.copy(p).Node})
 		p = l.unit(s)
