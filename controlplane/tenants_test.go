@@ -98,6 +98,7 @@ func TestT2ASilentNodeIsNotChosen(t *testing.T) {
 	s.usage.mu.Unlock()
 	s.want(s.ask("PUT", "/_shard/tenants/b", ""), 502, fsm.CodeNodeUnreachable)
 	// Named, it is asked, and the name is free again: nothing had reached it.
+	s.until("has undone the first", func() bool { return s.ask("GET", "/_shard/tenants/b", "").status == 404 })
 	s.want(s.ask("PUT", "/_shard/tenants/b", `{"node":"n1"}`), 502, fsm.CodeNodeUnreachable)
 	s.until("has undone it", func() bool { return s.ask("GET", "/_shard/tenants/b", "").status == 404 })
 }
