@@ -25,7 +25,7 @@ func benchFailover(ctx context.Context, args []string) error {
 	runs := fs.Int("runs", 10, "failovers of each kind, 1 to 100")
 	length := fs.Duration("time", 3*time.Second, "length of one measurement of writes")
 	tenants := fs.Int("tenants", 1000, "tenants of the section many")
-	only := fs.String("only", "", "sections, separated by commas: cut, short, many, hand, stop, lag, ack, nodes; none: all")
+	only := fs.String("only", "", "sections, separated by commas: cut, short, many, hand, stop, lag, keepup, ack, nodes; none: all")
 	bin := fs.String("domicile", "bin/domicile", "the program")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -55,6 +55,7 @@ func benchFailover(ctx context.Context, args []string) error {
 		{"hand", func(ctx context.Context) error { return b.byHand(ctx, 20) }},
 		{"stop", func(ctx context.Context) error { return b.cleanStop(ctx, 100) }},
 		{"lag", b.lag},
+		{"keepup", b.keepUp},
 		{"ack", b.ack},
 		{"nodes", func(ctx context.Context) error { return b.manyNodes(ctx, 1000) }},
 		{"many", func(ctx context.Context) error {

@@ -221,7 +221,10 @@ func (c *copyCluster) create(ctx context.Context, tenants, node int) error {
 			var err error
 			for t := range next {
 				if err == nil {
-					_, err = c.ask(ctx, http.MethodPut, c.proxyURL+"/_shard/tenants/"+tenantName(t), fmt.Sprintf(`{"node":%q,"schema":%q}`, nodeID(node), logTable))
+					err = await(ctx, "the tenant is not created", 10*time.Second, func() error { // its node has a lease
+						_, err := c.ask(ctx, http.MethodPut, c.proxyURL+"/_shard/tenants/"+tenantName(t), fmt.Sprintf(`{"node":%q,"schema":%q}`, nodeID(node), logTable))
+						return err
+					})
 				}
 			}
 			failed <- err

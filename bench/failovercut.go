@@ -64,7 +64,7 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 	defer cancel()
 	old := make([]ack, tenants)
 	for t := range tenants {
-		if old[t], err = c.write(ctx, c.proxyURL, t, ""); err != nil {
+		if old[t], err = c.writeAtLast(ctx, t); err != nil {
 			return r, err
 		}
 	}
@@ -103,6 +103,16 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 		r.margin = min(r.margin, renewed[t].at.Sub(old[t].at))
 	}
 	return r, nil
+}
+
+// writeAtLast writes until a write is acknowledged: a short lease may run out by itself
+// on a machine that others use too.
+func (c *copyCluster) writeAtLast(ctx context.Context, tenant int) (a ack, err error) {
+	err = await(ctx, "no write is acknowledged", 10*time.Second, func() (err error) {
+		a, err = c.write(ctx, c.proxyURL, tenant, "")
+		return err
+	})
+	return a, err
 }
 
 // writeDirect has a client write to the node itself, tenant after tenant, and note what
