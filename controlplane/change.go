@@ -190,6 +190,11 @@ func errNoLeader() error {
 		"the group has no leader at the moment; nothing was done, try again shortly")
 }
 
+func errOutOfTouch() error {
+	return httpserve.Errorf(http.StatusServiceUnavailable, proto.CodeDirectoryUnavailable,
+		"this server's directory does not have that, but the server has not heard the leader of its group lately, so that it may be there; try again shortly, or ask another server")
+}
+
 func errNoDirectory() error {
 	return httpserve.Errorf(http.StatusServiceUnavailable, proto.CodeDirectoryUnavailable,
 		"this server does not have the directory yet; try again shortly")

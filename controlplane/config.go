@@ -110,6 +110,6 @@ func (c *Config) transport() *http.Transport {
 	}
 }
 
-// freshFor is how long after the last word from its group a server's heartbeats
-// still say that its directory is the newest: twice what an election takes.
+// freshFor is how long after its leader's last word a server still says of a record
+// that it does not have that there is none: twice what an election takes.
 const freshFor = 2 * time.Second

@@ -120,13 +120,13 @@ func (c *directoryCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *directoryCollector) Collect(out chan<- prometheus.Metric) {
 	state := c.state()
 	states := make(map[proto.NodeState]int)
-	for _, s := range []proto.NodeState{proto.NodeUp, proto.NodeLapsed, proto.NodeLost, proto.NodeUnleased} {
+	for _, s := range []proto.NodeState{proto.NodeUp, proto.NodeLapsed, proto.NodeLost, proto.NodeUnleased, proto.NodeUnknown} {
 		states[s] = 0
 	}
 	regions := make(map[fsm.RegionName]bool)
 	for n := range state.Nodes() {
 		status, leads := c.keeper.Node(n.Name)
-		states[nodeState(state, n, status)]++
+		states[nodeState(state, n, status, leads)]++
 		regions[n.Region] = true
 		held, copied := state.NodeHolds(n.Name)
 		out <- gauge(descTenants, held, string(n.Name))

@@ -232,23 +232,29 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request, state *fsm.Stat
 
 func (s *Server) describeNode(state *fsm.State, n *fsm.Node) proto.Node {
 	primaries, copies := state.NodeHolds(n.Name)
-	status, _ := s.keeper.Node(n.Name)
+	status, known := s.keeper.Node(n.Name)
 	out := proto.Node{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Weight: n.Weight,
-		Standby: n.Standby, State: nodeState(state, n, status), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
+		Standby: n.Standby, State: nodeState(state, n, status, known), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
+	var left int64
 	if out.State == proto.NodeUp {
-		out.LeaseLeftMS = status.LeftMS
+		left = status.LeftMS
+	}
+	if out.State != proto.NodeUnknown {
+		out.LeaseLeftMS = &left
 	}
 	return out
 }
 
-// nodeState is the state of a node. status is the zero one on a server that does
-// not lead, and does not know whether a lease has run out.
-func nodeState(state *fsm.State, n *fsm.Node, status lease.Status) proto.NodeState {
+// nodeState is the state of a node. known says that status is what the leader knows
+// of its lease, which no other server does.
+func nodeState(state *fsm.State, n *fsm.Node, status lease.Status, known bool) proto.NodeState {
 	switch {
 	case n.Lost:
 		return proto.NodeLost
 	case n.Lease != fsm.LeaseTaken || state.Settings().AutoFailover <= 0:
 		return proto.NodeUnleased
+	case !known:
+		return proto.NodeUnknown
 	case status.Expired || status.Lapsed:
 		return proto.NodeLapsed
 	}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,9 +44,17 @@ func (s *Server) read(h func(http.ResponseWriter, *http.Request, *fsm.State) err
 		}
 		state := s.group.State()
 		setRevision(w, state.Revision())
-		return h(w, r, state)
+		err = h(w, r, state)
+		if refused := new(httpserve.Error); errors.As(err, &refused) && refused.Status == http.StatusNotFound && !s.inTouch() {
+			return errOutOfTouch()
+		}
+		return err
 	}
 }
+
+// inTouch reports whether this server has heard lately what its leader knows, so that
+// what it does not have is not there (T4).
+func (s *Server) inTouch() bool { return s.group.Leader().Known && s.group.Age() <= freshFor }
 
 // ledRead is read for what the leader knows best: it is asked where it can be,
 // and where it cannot, this server answers by the directory alone.

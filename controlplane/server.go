@@ -122,9 +122,9 @@ func newServer(config Config) (*Server, error) {
 func (s *Server) openGroup() error {
 	c := &s.config
 	s.stream = stream.New(stream.Config{Logger: c.Logger.Named("stream"),
-		// A server that its group does not reach says nothing, so that its
-		// followers see their copy age and go to another.
-		Fresh: func() bool { return s.group.Fresh(freshFor) }})
+		// By it the followers of a server that its group does not reach see their
+		// copy age, and go to another.
+		Age: func() time.Duration { return s.group.Age() }}) // the group is opened below
 	settings := group.Config{
 		ID: c.ID, DataDir: c.DataDir, Region: c.Region, API: c.API,
 		Listener: c.RaftListener, Dial: c.RaftDial, Advertise: c.RaftAdvertise,

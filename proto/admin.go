@@ -40,17 +40,18 @@ const (
 
 // Node is what GET /_shard/nodes tells of a node; it carries no token (N5).
 type Node struct {
-	Name        fsm.NodeName   `json:"name"`
-	Addr        string         `json:"addr"`
-	Region      fsm.RegionName `json:"region"`
-	Zone        fsm.ZoneName   `json:"zone"`
-	Weight      uint32         `json:"weight"`
-	Standby     fsm.NodeName   `json:"standby,omitempty"`
-	State       NodeState      `json:"state"`
-	Tenants     int            `json:"tenants"`  // units whose primary it is
-	Replicas    int            `json:"replicas"` // units that it holds a copy of
-	Bytes       uint64         `json:"bytes"`    // of all unit files, as last told
-	LeaseLeftMS int64          `json:"lease_left_ms"`
+	Name     fsm.NodeName   `json:"name"`
+	Addr     string         `json:"addr"`
+	Region   fsm.RegionName `json:"region"`
+	Zone     fsm.ZoneName   `json:"zone"`
+	Weight   uint32         `json:"weight"`
+	Standby  fsm.NodeName   `json:"standby,omitempty"`
+	State    NodeState      `json:"state"`
+	Tenants  int            `json:"tenants"`  // units whose primary it is
+	Replicas int            `json:"replicas"` // units that it holds a copy of
+	Bytes    uint64         `json:"bytes"`    // of all unit files, as last told
+	// LeaseLeftMS is 0 where the node is not up, and left out where its state is unknown.
+	LeaseLeftMS *int64 `json:"lease_left_ms,omitempty"`
 }
 
 // PutTenant is the body of PUT /_shard/tenants/<t>.

@@ -7,6 +7,9 @@ const (
 	NodeUp     NodeState = "up"     // it takes leases, and its lease has not run out
 	NodeLapsed NodeState = "lapsed" // its lease has run out, and it is not failed over yet
 	NodeLost   NodeState = "lost"   // it was failed over, and has not answered since
+	// NodeUnknown is a node that takes leases, told of by a server that does not lead
+	// and could not ask the leader, or has only begun to lead.
+	NodeUnknown NodeState = "unknown"
 )
 
 // DeleteNode is the body of DELETE /_shard/nodes/<n>. Force writes off a node

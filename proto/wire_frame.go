@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -39,6 +41,9 @@ type Hello struct {
 	Version   uint32
 	Authority string
 	History   uint64
+	// Age is how old the server's own copy may be: the time since its leader's last
+	// word. In whole milliseconds; 0 on the leader, and from servers that do not tell.
+	Age time.Duration
 }
 
 // Begin starts the whole directory at Revision: what the follower holds is
@@ -63,8 +68,11 @@ type Delta struct {
 	Events   []fsm.Event
 }
 
-// Heartbeat tells the newest revision, once a second.
-type Heartbeat struct{ Revision fsm.Revision }
+// Heartbeat tells the revision that the server has sent up to, once a second.
+type Heartbeat struct {
+	Revision fsm.Revision
+	Age      time.Duration // as in Hello, now
+}
 
 func (*Hello) frame()     {}
 func (*Begin) frame()     {}
@@ -80,7 +88,7 @@ func EncodeFrame(f Frame) ([]byte, error) {
 	var m pb.Frame
 	switch f := f.(type) {
 	case *Hello:
-		m.Frame = &pb.Frame_Hello{Hello: &pb.Hello{Version: f.Version, Authority: f.Authority, History: f.History}}
+		m.Frame = &pb.Frame_Hello{Hello: &pb.Hello{Version: f.Version, Authority: f.Authority, History: f.History, AgeMs: millis(f.Age)}}
 	case *Begin:
 		m.Frame = &pb.Frame_Begin{Begin: &pb.Begin{Revision: uint64(f.Revision)}}
 	case *End:
@@ -91,7 +99,7 @@ func EncodeFrame(f Frame) ([]byte, error) {
 			Events: list(f.Events, func(e fsm.Event) *pb.Event { return putEvent(new(pb.Event), &e) }),
 		}}
 	case *Heartbeat:
-		m.Frame = &pb.Frame_Heartbeat{Heartbeat: &pb.Heartbeat{Revision: uint64(f.Revision)}}
+		m.Frame = &pb.Frame_Heartbeat{Heartbeat: &pb.Heartbeat{Revision: uint64(f.Revision), AgeMs: millis(f.Age)}}
 	default:
 		return nil, fmt.Errorf("a %T is not encoded on its own", f)
 	}
@@ -193,7 +201,7 @@ func (fr *FrameReader) frame(m *pb.Frame) (Frame, error) {
 		events, err := toEvents(d.Events, &fr.in)
 		return &Delta{Prev: fsm.Revision(d.Prev), Revision: fsm.Revision(d.Revision), Events: events}, err
 	case *pb.Frame_Heartbeat:
-		return &Heartbeat{Revision: fsm.Revision(x.Heartbeat.Revision)}, nil
+		return &Heartbeat{Revision: fsm.Revision(x.Heartbeat.Revision), Age: duration(x.Heartbeat.AgeMs)}, nil
 	}
 	return nil, errors.New("a frame of a kind that this version does not know")
 }
@@ -202,7 +210,15 @@ func (fr *FrameReader) hello(h *pb.Hello) (Frame, error) {
 	if h.Version != StreamVersion {
 		return nil, fmt.Errorf("the stream is of version %d and this binary reads %d", h.Version, StreamVersion)
 	}
-	return &Hello{Version: h.Version, Authority: fr.in.own(h.Authority), History: h.History}, nil
+	return &Hello{Version: h.Version, Authority: fr.in.own(h.Authority), History: h.History, Age: duration(h.AgeMs)}, nil
+}
+
+// millis gives a duration in milliseconds, none below 0.
+func millis(d time.Duration) uint64 { return uint64(max(0, d).Milliseconds()) }
+
+// duration is the other way; what is too long becomes the longest.
+func duration(ms uint64) time.Duration {
+	return time.Duration(min(ms, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
 }
 
 func (fr *FrameReader) chunk(compressed []byte) (Frame, error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -112,8 +113,8 @@ func TestEveryEventAndFrameSurvivesItsEncoding(t *testing.T) {
 		t.Fatal(err, diff)
 	}
 	for _, f := range []proto.Frame{
-		&proto.Hello{Version: 1, Authority: "c/eu", History: 4}, &proto.Delta{Prev: 3, Revision: 9, Events: events},
-		&proto.Delta{Prev: 9, Revision: 10, Events: []fsm.Event{}}, &proto.Heartbeat{Revision: 10},
+		&proto.Hello{Version: 1, Authority: "c/eu", History: 4, Age: 1500 * time.Millisecond}, &proto.Delta{Prev: 3, Revision: 9, Events: events},
+		&proto.Delta{Prev: 9, Revision: 10, Events: []fsm.Event{}}, &proto.Heartbeat{Revision: 10, Age: time.Hour}, &proto.Heartbeat{Revision: 11},
 	} {
 		fr, err := proto.NewFrameReader(bytes.NewReader(frameBytes(t, f)))
 		if err != nil {

@@ -43,8 +43,8 @@ func (a *admin) printNodes(v any, nodes []proto.Node) error {
 	var rows [][]string
 	for _, n := range nodes {
 		state := string(n.State)
-		if n.State == proto.NodeUp {
-			state += fmt.Sprintf(" (%d ms)", n.LeaseLeftMS)
+		if n.State == proto.NodeUp && n.LeaseLeftMS != nil {
+			state += fmt.Sprintf(" (%d ms)", *n.LeaseLeftMS)
 		}
 		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), state, string(n.Standby),
 			fmt.Sprint(n.Weight), fmt.Sprint(n.Tenants), fmt.Sprint(n.Replicas), bytesText(n.Bytes)})

@@ -342,12 +342,15 @@ func (g *Group) caughtUp() bool {
 	return true
 }
 
-// Fresh reports whether this server heard from its group lately, so that what
-// it shows is at most age old: its own leadership, or the leader's last word.
-func (g *Group) Fresh(age time.Duration) bool {
+// Age is how old State may be, as far as this server knows: the time since its
+// leader's last word, 0 where it believes that it leads itself. A server that has
+// heard no leader since it started gives the time since 1970.
+func (g *Group) Age() time.Duration {
 	if g.leads() {
-		return true
+		return 0
 	}
-	last := g.raft.LastContact()
-	return !last.IsZero() && time.Since(last) <= age
+	if last := g.raft.LastContact(); !last.IsZero() {
+		return time.Since(last)
+	}
+	return time.Since(time.Unix(0, 0))
 }

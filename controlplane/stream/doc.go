@@ -1,6 +1,6 @@
 // Package stream serves the directory's stream: to each subscriber the whole
 // directory, or the changes after what it holds, then every change as it is
-// applied, then a heartbeat each second. Leaders and followers serve it alike.
+// applied, and a heartbeat each second. Leaders and followers serve it alike.
 //
 // A Hub keeps the newest changes in a ring, each encoded once and shared by all
 // subscribers, and for each subscriber a cursor into it and nothing else: there

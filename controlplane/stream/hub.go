@@ -16,14 +16,14 @@ import (
 // Config configures a Hub. Zero values are the defaults in brackets.
 type Config struct {
 	Logger hclog.Logger
-	// Fresh reports whether this server is in touch with its group. While it
-	// is not, subscribers get no heartbeat, so that they know how old their
-	// copy is. Nil: always.
-	Fresh func() bool
+	// Age tells how old this server's directory may be: the time since its leader's
+	// last word. The greeting and each heartbeat carry it, so that subscribers know
+	// how old their copy is. Nil: 0.
+	Age func() time.Duration
 	// Deltas and DeltaBytes bound the ring [16384, 32 MiB].
 	Deltas     int
 	DeltaBytes int
-	// Heartbeat is the time between two heartbeats of an idle stream [1s].
+	// Heartbeat is the time between two heartbeats of a stream [1s].
 	Heartbeat time.Duration
 	// WriteWait is the time that a subscriber has to take a write [10s].
 	WriteWait time.Duration
@@ -71,8 +71,8 @@ func New(cfg Config) *Hub {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	if cfg.Fresh == nil {
-		cfg.Fresh = func() bool { return true }
+	if cfg.Age == nil {
+		cfg.Age = func() time.Duration { return 0 }
 	}
 	return &Hub{cfg: cfg, closed: make(chan struct{}), changed: make(chan struct{})}
 }

@@ -70,7 +70,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := &subscription{hub: h, w: w, control: http.NewResponseController(w), ctx: r.Context()}
 	w.Header().Set("Content-Type", "application/vnd.domicile.stream")
 	w.Header().Set("Cache-Control", "no-store")
-	hello := &proto.Hello{Version: proto.StreamVersion, Authority: scope.Authority(), History: scope.History}
+	hello := &proto.Hello{Version: proto.StreamVersion, Authority: scope.Authority(), History: scope.History, Age: h.cfg.Age()}
 	err = s.run(hello, has.rev, resumes)
 	if errors.Is(err, errLagging) {
 		h.cfg.Logger.Info("subscriber cut off: it does not keep up", "peer", r.RemoteAddr)
@@ -186,9 +186,9 @@ func (s *subscription) all() (cursor, error) {
 	}
 }
 
-// changes writes what is published after at, and heartbeats while nothing is.
+// changes writes what is published after at, and heartbeats.
 func (s *subscription) changes(at cursor) error {
-	beat := time.NewTimer(s.hub.cfg.Heartbeat)
+	beat := time.NewTicker(s.hub.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
 		frames, next, changed, lost := s.hub.after(at)
@@ -203,7 +203,14 @@ func (s *subscription) changes(at cursor) error {
 			if err := s.control.Flush(); err != nil {
 				return err
 			}
-			beat.Reset(s.hub.cfg.Heartbeat)
+			select {
+			case <-beat.C:
+			default:
+				continue
+			}
+			if err := s.heartbeat(at.rev); err != nil {
+				return err
+			}
 			continue
 		}
 		select {
@@ -212,7 +219,6 @@ func (s *subscription) changes(at cursor) error {
 			if err := s.heartbeat(at.rev); err != nil {
 				return err
 			}
-			beat.Reset(s.hub.cfg.Heartbeat)
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		case <-s.hub.closed:
@@ -222,10 +228,7 @@ func (s *subscription) changes(at cursor) error {
 }
 
 func (s *subscription) heartbeat(rev fsm.Revision) error {
-	if !s.hub.cfg.Fresh() {
-		return nil
-	}
-	frame, err := proto.EncodeFrame(&proto.Heartbeat{Revision: rev})
+	frame, err := proto.EncodeFrame(&proto.Heartbeat{Revision: rev, Age: s.hub.cfg.Age()})
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,8 @@ type known struct {
 }
 
 // ask asks the control plane for a tenant, one server after the other until one
-// says.
+// says. Each asks its leader: a server that lags, or has lost touch with its group,
+// does not have every tenant (T4).
 func (c *control) ask(ctx context.Context, tenant, requestID string) (known, error) {
 	var errs []error
 	first := int(c.first.Load())
@@ -153,7 +154,7 @@ const maxTenantAnswer = 64 << 10
 func (c *control) askServer(ctx context.Context, base, tenant, requestID string) (k known, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/_shard/tenants/"+tenant, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/_shard/tenants/"+tenant+"?consistent=1", nil)
 	if err != nil {
 		return known{}, 0, err
 	}

@@ -48,8 +48,8 @@ func (p *Proxy) follow(ctx context.Context) {
 	wg.Wait()
 }
 
-// age is how long ago the table was known to be the newest: by a frame of the
-// stream or, before the first one, by the cache. 0 without a table.
+// age is how long ago the table was known to be the newest: by the leader's word, which
+// frames of the stream bring, or, before the first one, by the cache. 0 without a table.
 func (p *Proxy) age(now time.Time) time.Duration {
 	at := p.cachedAt
 	if p.follower != nil {

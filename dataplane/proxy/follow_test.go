@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -79,6 +80,23 @@ func TestACachedCopyIsNotCalledStaleAtOnce(t *testing.T) {
 	}
 	if unheard.isStale(staleAfter-1, time.Hour) {
 		t.Error("a copy that is not old is stale")
+	}
+}
+
+// TestR4CopyIsAsOldAsItsServersIs: a server that has lost touch with its group makes no
+// copy current.
+func TestR4CopyIsAsOldAsItsServersIs(t *testing.T) {
+	control := newControlFake(t)
+	control.age = time.Minute
+	p := start(t, []string{control.URL}, nil)
+	p.await(control.change(placed("acme", "n1")))
+	var told struct {
+		Age   float64 `json:"age_seconds"`
+		Stale bool
+	}
+	a := p.get("/_ready")
+	if err := json.Unmarshal([]byte(a.body), &told); err != nil || a.StatusCode != 200 || told.Age < 60 || told.Age > 120 || !told.Stale {
+		t.Errorf("got %d %s, %v", a.StatusCode, a.body, err)
 	}
 }
 

@@ -42,6 +42,7 @@ type controlFake struct {
 	streams   context.Context
 	end       context.CancelFunc
 	asked     map[string]int // questions about tenants
+	age       time.Duration  // of the copy that it says it has
 	admin     http.HandlerFunc
 }
 
@@ -112,7 +113,7 @@ func (c *controlFake) subscribe(w http.ResponseWriter, r *http.Request) {
 	at := fsm.Revision(0)
 	since, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 	c.mu.Lock()
-	hello := &proto.Hello{Version: proto.StreamVersion, Authority: c.authority, History: c.history}
+	hello := &proto.Hello{Version: proto.StreamVersion, Authority: c.authority, History: c.history, Age: c.age}
 	if c.revisionLocked() >= fsm.Revision(since) {
 		at = fsm.Revision(since)
 	}
@@ -150,7 +151,7 @@ func (c *controlFake) subscribe(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-changed:
 		case <-beat.C:
-			frames = []proto.Frame{&proto.Heartbeat{Revision: at}}
+			frames = []proto.Frame{&proto.Heartbeat{Revision: at, Age: hello.Age}}
 		case <-r.Context().Done():
 			return
 		case <-c.streams.Done():
@@ -165,6 +166,9 @@ func (c *controlFake) tenant(w http.ResponseWriter, r *http.Request) {
 	c.asked[name]++
 	found := false
 	for _, d := range c.deltas {
+		if r.URL.Query().Get("consistent") != "1" {
+			break // by itself it may lag behind all of them
+		}
 		for _, e := range d.Events {
 			if e.Unit != nil && e.Unit.Unit == fsm.UnitName(name) {
 				found = true

@@ -118,7 +118,7 @@ func TestO5TLSToClientsNodesAndControlServers(t *testing.T) {
 	p := start(t, []string{control.URL}, func(c *Config) { c.TLS, c.ClientTLS = clients, proxy.Client })
 	p.await(plain.change(fsm.Event{Node: &fsm.NodeInfo{Name: "n1", Addr: node.URL}}, placed("acme", "n1")))
 	tr := &http.Transport{DialTLSContext: proxy.DialContext, DisableKeepAlives: true}
-	for target, want := range map[string]string{"/t/acme/query": "proxy", "/_shard/tenants/acme": `"name":"acme"`} {
+	for target, want := range map[string]string{"/t/acme/query": "proxy", "/_shard/tenants/acme?consistent=1": `"name":"acme"`} {
 		resp, err := (&http.Client{Transport: tr}).Get("https://" + p.Addr().String() + target)
 		if err != nil {
 			t.Fatal(err)

@@ -59,8 +59,8 @@ type Config struct {
 	Logger hclog.Logger
 
 	// Silence is the time without a frame after which a server is left for
-	// another [5s]. Servers send one a second while they are in touch with
-	// their group.
+	// another [5s]; servers send one a second. Where there is another, so is one
+	// that says that it has not heard its leader for as long: with what it has.
 	Silence time.Duration
 	// Connect bounds the time until a server answers [3s].
 	Connect time.Duration
@@ -76,7 +76,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	at     Position
-	heard  time.Time // when the last frame came
+	heard  time.Time // see Heard
 	server string    // "" while there is no stream
 }
 
@@ -113,8 +113,9 @@ func (c *Client) Position() Position {
 	return c.at
 }
 
-// Heard is when the last frame came, which tells how old the copy may be; zero
-// before the first.
+// Heard is when the copy was last known to be the newest, by the leader's word: when
+// the last frame came, less the age that its server told of its own copy. Zero before
+// the first.
 func (c *Client) Heard() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +145,7 @@ func (c *Client) Run(ctx context.Context) error {
 		if level := told.level(server, err, time.Now(), c.Heard().IsZero()); level != hclog.NoLevel {
 			c.cfg.Logger.Log(level, "the stream of the directory ended", "server", server, "revision", c.Position().Revision, "err", err)
 		}
-		if c.Position() != before || c.Heard() != heard {
+		if c.Position() != before || c.Heard() != heard && !errors.Is(err, errAlone) {
 			pause = c.cfg.PauseLeast // it did work
 		}
 		if !sleep(ctx, pause/2+rand.N(pause)) {
@@ -165,8 +166,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// errSilence ends a stream on which nothing has come for too long.
-var errSilence = errors.New("the server sends nothing")
+var (
+	// errSilence ends a stream on which nothing has come for too long.
+	errSilence = errors.New("the server sends nothing")
+	// errAlone ends the stream of a server that is out of touch with its group.
+	errAlone = errors.New("the server does not hear the leader of its group")
+)
 
 // stream reads one server's stream until it ends; the error says why.
 func (c *Client) stream(ctx context.Context, server string) error {
@@ -251,11 +256,15 @@ func (c *Client) setServer(s string) {
 	c.server = s
 }
 
-// hears notes that a frame came, and what the sink holds now.
-func (c *Client) hears(at Position) {
+// hears notes that a frame came from a server whose copy is of that age, and what
+// the sink holds now.
+func (c *Client) hears(at Position, age time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard, c.at = time.Now(), at
+	c.at = at
+	if asOf := time.Now().Add(-age); asOf.After(c.heard) {
+		c.heard = asOf
+	}
 }
 
 // alarm calls ring unless it is set again in time.

@@ -144,10 +144,15 @@ func whole(t *testing.T, rev fsm.Revision) [][]byte {
 
 func start(t *testing.T, s *sink, from Position, urls ...string) *Client {
 	t.Helper()
+	return startPatient(t, 50*time.Millisecond, s, from, urls...)
+}
+
+func startPatient(t *testing.T, silence time.Duration, s *sink, from Position, urls ...string) *Client {
+	t.Helper()
 	transport := &http.Transport{}
 	c, err := New(Config{URLs: urls, Token: func() string { return "secret" }, From: from, Sink: s,
 		Logger: hclog.NewNullLogger(), HTTP: &http.Client{Transport: transport},
-		PauseLeast: time.Millisecond, PauseMost: 5 * time.Millisecond, Silence: 50 * time.Millisecond})
+		PauseLeast: time.Millisecond, PauseMost: 5 * time.Millisecond, Silence: silence})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,4 +260,58 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 	if _, err := New(Config{Sink: &sink{}, Logger: hclog.NewNullLogger()}); err == nil {
 		t.Error("no servers: taken")
 	}
+}
+
+// TestR4TheAgeOfTheCopyIsThatOfTheLeadersWord: a server that has not heard its leader
+// for a while makes nothing current, whether it gives a whole directory, a change or a
+// heartbeat; what it said of itself last counts.
+func TestR4TheAgeOfTheCopyIsThatOfTheLeadersWord(t *testing.T) {
+	greet := func(age time.Duration) []byte {
+		return frame(t, &proto.Hello{Version: proto.StreamVersion, Authority: "c1/global", History: 2, Age: age})
+	}
+	beat := func(rev fsm.Revision, age time.Duration) []byte {
+		return frame(t, &proto.Heartbeat{Revision: rev, Age: age})
+	}
+	delta := frame(t, &proto.Delta{Prev: 50, Revision: 51})
+	for name, c := range map[string]struct {
+		frames [][]byte
+		rev    fsm.Revision
+		age    time.Duration
+	}{
+		"whole":                  {append([][]byte{greet(time.Hour)}, whole(t, 60)...), 60, time.Hour},
+		"a change":               {[][]byte{greet(time.Hour), delta}, 51, time.Hour},
+		"a heartbeat":            {[][]byte{greet(time.Hour), delta, beat(51, 2*time.Hour)}, 51, time.Hour},
+		"in touch again":         {[][]byte{greet(time.Hour), delta, beat(51, time.Minute)}, 51, time.Minute},
+		"one that does not tell": {[][]byte{hello(t, "c1/global", 2), delta}, 51, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			server := serve(t, false, c.frames...)
+			cl := start(t, &sink{}, here, server.http.URL)
+			early, late := began.Add(-c.age-time.Second), func() time.Time { return time.Now().Add(-c.age) }
+			eventually(t, "it is as old as that", func() bool {
+				heard := cl.Heard()
+				return cl.Position().Revision == c.rev && heard.After(early) && !heard.After(late())
+			})
+		})
+	}
+}
+
+// TestServerOutOfTouchIsLeftForAnother: once it has given what it has. Where there is
+// no other it is kept.
+func TestServerOutOfTouchIsLeftForAnother(t *testing.T) {
+	alone := [][]byte{
+		frame(t, &proto.Hello{Version: proto.StreamVersion, Authority: "c1/global", History: 2, Age: time.Hour}),
+		frame(t, &proto.Delta{Prev: 50, Revision: 51}), frame(t, &proto.Heartbeat{Revision: 51, Age: time.Hour}),
+	}
+	other := serve(t, false, hello(t, "c1/global", 2), frame(t, &proto.Delta{Prev: 51, Revision: 52}))
+	first := serve(t, false, alone...)
+	c := startPatient(t, time.Minute, &sink{}, here, first.http.URL, other.http.URL)
+	eventually(t, "the other one's change came", func() bool { return c.Position().Revision == 52 })
+	if got := first.asks(); got != 1 {
+		t.Errorf("the one out of touch was asked %d times", got)
+	}
+	only := serve(t, false, append(alone, frame(t, &proto.Delta{Prev: 51, Revision: 52}))...)
+	c = startPatient(t, time.Minute, &sink{}, here, only.http.URL)
+	eventually(t, "the only one's later change came", func() bool { return c.Position().Revision == 52 })
 }

@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"domicile/fsm"
 	"domicile/proto"
@@ -13,9 +14,10 @@ type reading struct {
 	client *Client
 	server string
 	hello  *proto.Hello
-	at     Position // what the sink holds
-	load   Loader   // a whole directory that is coming
-	to     Position // what it will be
+	age    time.Duration // of the server's copy, as it last said
+	at     Position      // what the sink holds
+	load   Loader        // a whole directory that is coming
+	to     Position      // what it will be
 }
 
 // drop ends what was begun.
@@ -67,7 +69,7 @@ func (r *reading) greet(h *proto.Hello) error {
 			return fmt.Errorf("the server's directory is of history %d, this copy of %d", h.History, r.at.History)
 		}
 	}
-	r.hello = h
+	r.hello, r.age = h, h.Age
 	r.client.setServer(r.server)
 	return nil
 }
@@ -100,7 +102,7 @@ func (r *reading) end() error {
 		return err
 	}
 	r.load, r.at = nil, r.to
-	r.client.hears(r.at)
+	r.client.hears(r.at, r.age)
 	return nil
 }
 
@@ -114,15 +116,21 @@ func (r *reading) change(d *proto.Delta) error {
 		return err
 	}
 	r.at = to
-	r.client.hears(r.at)
+	r.client.hears(r.at, r.age)
 	return nil
 }
 
-// beat takes a heartbeat as word that the copy is current, when it is.
+// beat takes a heartbeat as word that the copy is as current as the server's, when it
+// is. A server that is out of touch with its group is left only then: first it has
+// given what it has, which may be more than the sink had.
 func (r *reading) beat(h *proto.Heartbeat) error {
 	if r.load != nil || r.foreign() || h.Revision != r.at.Revision {
 		return fmt.Errorf("the server is at revision %d, this copy at %d: %w", h.Revision, r.at.Revision, fsm.ErrGap)
 	}
-	r.client.hears(r.at)
+	r.age = h.Age
+	r.client.hears(r.at, r.age)
+	if r.age > r.client.cfg.Silence && len(r.client.cfg.URLs) > 1 {
+		return errAlone
+	}
 	return nil
 }

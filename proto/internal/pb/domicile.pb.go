@@ -4157,6 +4157,7 @@ type Hello struct {
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Authority     string                 `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
 	History       uint64                 `protobuf:"varint,3,opt,name=history,proto3" json:"history,omitempty"`
+	AgeMs         uint64                 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4208,6 +4209,13 @@ func (x *Hello) GetAuthority() string {
 func (x *Hello) GetHistory() uint64 {
 	if x != nil {
 		return x.History
+	}
+	return 0
+}
+
+func (x *Hello) GetAgeMs() uint64 {
+	if x != nil {
+		return x.AgeMs
 	}
 	return 0
 }
@@ -4423,6 +4431,7 @@ func (x *Delta) GetEvents() []*Event {
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	AgeMs         uint64                 `protobuf:"varint,2,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4460,6 +4469,13 @@ func (*Heartbeat) Descriptor() ([]byte, []int) {
 func (x *Heartbeat) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetAgeMs() uint64 {
+	if x != nil {
+		return x.AgeMs
 	}
 	return 0
 }
@@ -4936,11 +4952,12 @@ const file_domicile_proto_rawDesc = "" +
 	"regionGoneB\a\n" +
 	"\x05event\"4\n" +
 	"\x06Events\x12*\n" +
-	"\x06events\x18\x01 \x03(\v2\x12.domicile.v1.EventR\x06events\"Y\n" +
+	"\x06events\x18\x01 \x03(\v2\x12.domicile.v1.EventR\x06events\"p\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1c\n" +
 	"\tauthority\x18\x02 \x01(\tR\tauthority\x12\x18\n" +
-	"\ahistory\x18\x03 \x01(\x04R\ahistory\"#\n" +
+	"\ahistory\x18\x03 \x01(\x04R\ahistory\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\x04R\x05ageMs\"#\n" +
 	"\x05Begin\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\"\x1f\n" +
 	"\x05Chunk\x12\x16\n" +
@@ -4952,9 +4969,10 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Delta\x12\x12\n" +
 	"\x04prev\x18\x01 \x01(\x04R\x04prev\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12*\n" +
-	"\x06events\x18\x03 \x03(\v2\x12.domicile.v1.EventR\x06events\"'\n" +
+	"\x06events\x18\x03 \x03(\v2\x12.domicile.v1.EventR\x06events\">\n" +
 	"\tHeartbeat\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"\x9e\x02\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x15\n" +
+	"\x06age_ms\x18\x02 \x01(\x04R\x05ageMs\"\x9e\x02\n" +
 	"\x05Frame\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.domicile.v1.HelloH\x00R\x05hello\x12*\n" +
 	"\x05begin\x18\x02 \x01(\v2\x12.domicile.v1.BeginH\x00R\x05begin\x12*\n" +

@@ -3970,6 +3970,11 @@ func (m *Hello) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.AgeMs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AgeMs))
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.History != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.History))
 		i--
@@ -4201,6 +4206,11 @@ func (m *Heartbeat) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.AgeMs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AgeMs))
+		i--
+		dAtA[i] = 0x10
 	}
 	if m.Revision != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Revision))
@@ -6272,6 +6282,9 @@ func (m *Hello) SizeVT() (n int) {
 	if m.History != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.History))
 	}
+	if m.AgeMs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.AgeMs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6352,6 +6365,9 @@ func (m *Heartbeat) SizeVT() (n int) {
 	_ = l
 	if m.Revision != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Revision))
+	}
+	if m.AgeMs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.AgeMs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -16213,6 +16229,25 @@ func (m *Hello) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AgeMs", wireType)
+			}
+			m.AgeMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AgeMs |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -16656,6 +16691,25 @@ func (m *Heartbeat) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Revision |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AgeMs", wireType)
+			}
+			m.AgeMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AgeMs |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -27083,6 +27137,25 @@ func (m *Hello) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AgeMs", wireType)
+			}
+			m.AgeMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AgeMs |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -27523,6 +27596,25 @@ func (m *Heartbeat) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Revision |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AgeMs", wireType)
+			}
+			m.AgeMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AgeMs |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
