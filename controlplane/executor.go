@@ -37,6 +37,8 @@ type executor struct {
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64
+	// recovery is what is shown while this server recovers the directory; else nil.
+	recovery atomic.Pointer[loops.RecoveryView]
 	// interrupt, if set, is called before a command is proposed: tests stop the
 	// leader there.
 	interrupt atomic.Pointer[func(fsm.Command)]
@@ -79,6 +81,7 @@ func (e *executor) run(ctx context.Context, term uint64) error {
 	e.known.clear()
 	e.changes.collect(true)
 	defer e.changes.collect(false)
+	defer e.recovery.Store(nil)
 	changed := make(chan struct{}, 1) // one pending word is enough: the loop reads the newest state
 	s.work.Go(func() { s.watch(ctx, changed) })
 	for {
@@ -127,7 +130,7 @@ func (s *shift) hear() <-chan struct{} {
 func (s *shift) step(ctx context.Context) <-chan time.Time {
 	s.changes.tell(s.memory)
 	state, now := s.group.State(), s.clock()
-	if s.news.Fresh {
+	if s.news.Fresh || state.Recovering() {
 		s.news = newsOf(s.keeper, state)
 	}
 	plan := loops.Next(state, s.memory, &s.news, now)
@@ -143,6 +146,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 		s.keeper.Resume(n.Node, n.Number)
 	}
 	s.tell(state, plan.Findings)
+	s.showRecovery(state, now)
 	s.memory.Forget(state, now)
 	if plan.Wake == 0 {
 		return nil
@@ -152,7 +156,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 
 // newsOf gives what the keeper knows of the nodes as planners read it.
 func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
-	news := loops.News{Nodes: make(map[fsm.NodeName]*loops.NodeNews), Fresh: true, MaySettle: k.MaySettle()}
+	news := loops.News{Nodes: make(map[fsm.NodeName]*loops.NodeNews), Fresh: true, MaySettle: k.MaySettle(), WaitedOut: k.WaitedOut()}
 	for n := range state.Nodes() {
 		if s, ok := k.Node(n.Name); ok {
 			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed, Lapse: s.Lapse,
@@ -225,6 +229,14 @@ func (s *shift) propose(ctx context.Context, state *fsm.State, p loops.Proposal)
 	s.work.Go(func() {
 		if f := s.interrupt.Load(); f != nil {
 			(*f)(p.Cmd)
+		}
+		if p.Raise != 0 {
+			err := s.group.RaiseHistory(ctx, p.Recovery, p.Raise)
+			select {
+			case s.proposals <- proposed{p, fsm.Result{}, err}:
+			case <-ctx.Done():
+			}
+			return
 		}
 		result, err := s.decide(ctx, p)
 		if f, ok := p.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed && err == nil {

@@ -91,8 +91,8 @@ func (n *fakeNode) serveCopies(w http.ResponseWriter, r *http.Request) bool {
 		status, body = n.grant(&g)
 	case "GET /_admin/copies":
 		status, body = n.report()
-	case "GET /_admin/units":
-		status, body = n.listUnits()
+	case "GET /_admin/lease", "GET /_admin/units":
+		status, body = n.read(r)
 	case "POST /_admin/follow":
 		var f proto.FollowUnits
 		_ = json.NewDecoder(r.Body).Decode(&f)
@@ -215,9 +215,27 @@ func (n *fakeNode) report() (int, any) {
 	return 200, map[string]any{"following": following}
 }
 
-func (n *fakeNode) listUnits() (int, any) {
+// read answers a read, which may name who recovers the directory. No lease is left.
+func (n *fakeNode) read(r *http.Request) (int, any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if text := r.Header.Get(proto.HeaderHolder); text != "" {
+		holder, _ := proto.ParseHolder(text)
+		if status, body := n.hold(holder); status != 0 {
+			return status, body
+		}
+	}
+	if r.URL.Path == "/_admin/units" {
+		return n.listUnits()
+	}
+	if !n.leased {
+		return 409, map[string]string{"error": "takes no lease", "code": "takes_no_lease"}
+	}
+	left := int64(0)
+	return 200, proto.LeaseState{LeftMS: &left}
+}
+
+func (n *fakeNode) listUnits() (int, any) {
 	held := []proto.HeldUnit{}
 	for u, id := range n.units {
 		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Lost: n.lost[u], Damaged: n.damaged[u]}

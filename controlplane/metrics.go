@@ -105,13 +105,17 @@ var (
 		"Units that should have a copy and have none in sync; at most ten seconds old.", nil, nil)
 	descSameZone = prometheus.NewDesc("domicile_same_zone_copies",
 		"Copies in the zone of their primary, by region; at most ten seconds old.", []string{"region"}, nil)
+	descRecovering = prometheus.NewDesc("domicile_recovering",
+		"1 while the directory is being recovered: nothing is granted then.", nil, nil)
+	descHistory = prometheus.NewDesc("domicile_history",
+		"The directory's history, which each recovery raises.", nil, nil)
 	descLeaseAge = prometheus.NewDesc("domicile_lease_age_seconds",
 		"Time since a node's newest answered grant, as the leader counts it; only on the leader, and only of nodes that take leases.", []string{"node"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *directoryCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descTenants, descReplicas, descUnreplicated, descSameZone, descLeaseAge} {
+	for _, d := range []*prometheus.Desc{descNodes, descTenants, descReplicas, descUnreplicated, descSameZone, descRecovering, descHistory, descLeaseAge} {
 		out <- d
 	}
 }
@@ -138,6 +142,12 @@ func (c *directoryCollector) Collect(out chan<- prometheus.Metric) {
 	for name, count := range states {
 		out <- gauge(descNodes, count, string(name))
 	}
+	recovering, scope := 0, fsm.Scope{}
+	if scope, _ = state.Scope(); state.Recovering() {
+		recovering = 1
+	}
+	out <- gauge(descRecovering, recovering)
+	out <- gauge(descHistory, int(scope.History))
 	w := c.walked(state)
 	out <- gauge(descUnreplicated, w.unreplicated)
 	for region := range regions {

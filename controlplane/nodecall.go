@@ -87,6 +87,8 @@ func (c *nodeCall) do(ctx context.Context) loops.Answer {
 		return c.thaw(ctx)
 	case loops.LookAtUnits:
 		return c.look(ctx)
+	case loops.ReadNode:
+		return c.read(ctx)
 	default:
 		panic(fmt.Sprintf("BUG: verb %d", v))
 	}
@@ -193,7 +195,7 @@ func (c *nodeCall) negative(reply nodeReply, err error, what string) loops.Answe
 		if h, ok := holderOf(reply); ok {
 			a.Outcome = loops.Foreign
 			if h.Authority == c.holder.Authority {
-				a.Outcome = loops.Fenced
+				a.Outcome, a.Heard = loops.Fenced, h.History
 			}
 			a.Refusal.Text = fmt.Sprintf("node %s belongs to %s; it was asked to %s by %s", c.node.name, h.Authority, what, c.holder.Authority)
 		}

@@ -40,6 +40,12 @@ func (s *Server) routes() []httpserve.Route {
 		{Method: http.MethodPost, Path: "/_shard/group/members", Name: "put_member", Handler: s.change(s.putMember)},
 		{Method: http.MethodPost, Path: "/_shard/group/transfer", Name: "transfer_leadership", Handler: s.change(s.transfer)},
 
+		{Method: http.MethodGet, Path: "/_shard/backup", Name: "backup", Handler: s.backup},
+		{Method: http.MethodPost, Path: "/_shard/restore", Name: "restore", Handler: s.restore},
+		{Method: http.MethodGet, Path: "/_shard/recovery", Name: "get_recovery", Handler: s.ledRead(s.getRecovery)},
+		{Method: http.MethodPost, Path: "/_shard/recovery/write-off", Name: "write_off_for_recovery", Handler: s.change(s.forgoNode)},
+		{Method: http.MethodPost, Path: "/_shard/recovery/adopt", Name: "adopt", Handler: s.change(s.adopt)},
+
 		{Method: http.MethodGet, Path: "/_shard/events", Name: "events", Handler: s.serveEvents},
 		{Method: http.MethodGet, Path: "/_shard/subscribe", Name: "subscribe", Handler: s.subscribe},
 

@@ -146,7 +146,12 @@ func (s *shift) recorded(p proposed) {
 		}
 		return
 	}
+	if p.Raise != 0 {
+		s.logger.Warn("the history was raised: a node had heard of a newer one", "history", p.Raise)
+	}
 	switch cmd := p.Cmd.(type) {
+	case *fsm.EndRecovery:
+		s.recovered()
 	case *fsm.FailOver:
 		s.flips.flipped(p.Matter, p.result)
 		if cmd.Cause == fsm.CauseUnpromoted {

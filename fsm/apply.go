@@ -8,7 +8,7 @@ import "strings"
 func MinVersion(cmd Command) uint32 {
 	switch c := cmd.(type) {
 	case *SetNodeLease, *NodeBack, *SettleLease, *FailOver, *BeginHandover, *EndRelease,
-		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies:
+		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies, *ForgoNode, *TakeOver, *EndRecovery, *AdoptUnit:
 		return levelCopies
 	case *DeleteNode:
 		if c.Force {
@@ -73,6 +73,9 @@ func (c *change) run(e *Entry) Result {
 	if len(e.Key) > MaxKey || len(e.Fingerprint) > MaxKey {
 		return refused(refuse(CodeBadRequest, "the Idempotency-Key is too long; use at most 256 bytes"))
 	}
+	if c.Recovering() && !c.allowed(e.Cmd) {
+		return refused(recovering())
+	}
 	switch cmd := e.Cmd.(type) {
 	case *Bootstrap:
 		return refused(c.bootstrap(cmd))
@@ -131,6 +134,9 @@ func (c *change) runCopies(e *Entry) Result {
 	case *DropCopies:
 		c.dropCopies(cmd)
 		return Result{}
+	}
+	if r, ok := c.runRecovery(e.Cmd); ok {
+		return r
 	}
 	return refused(refuse(CodeBadRequest, "the entry holds no command"))
 }

@@ -49,6 +49,9 @@ func (c *change) putNode(cmd *PutNode) Result {
 	}
 	c.State.putNode(&n)
 	c.follow(was, &n)
+	if !changed || cmd.Addr != nil || cmd.Token != nil {
+		c.readAgain(n.Name)
+	}
 	return Result{Created: !changed, Node: &n}
 }
 

@@ -21,11 +21,12 @@ type Meta struct {
 	// RecountAt is the tenant from which on Placed.Lacks is still to be brought
 	// up to date after the settings have changed, or "".
 	RecountAt TenantName
+	Recovery  *Recovery // the last one, or nil
 }
 
 // Meta gives what s holds beside its records.
 func (s *State) Meta() Meta {
-	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt}
+	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt, Recovery: s.recovery}
 }
 
 // BucketUnits yields, by name, the units of tenants that have buckets.
@@ -78,6 +79,7 @@ func NewBuilder(m Meta) (*Builder, error) {
 	}
 	s := New()
 	s.revision, s.now, s.level, s.scope, s.settings, s.recountAt = m.Revision, m.Now, m.Level, m.Scope, m.Settings, m.RecountAt
+	s.recovery = m.Recovery
 	return &Builder{s}, nil
 }
 

@@ -32,6 +32,7 @@ const (
 	CodeNoCopy          Code = "nothing_to_promote" // 409 no unit of the node has a copy that may take over (L6)
 	CodeNodeUnleased    Code = "node_unleased"      // 409 the node takes no lease (L5)
 	CodeNodeLost        Code = "node_lost"          // 409 the node was failed over and has not answered since
+	CodeRecovering      Code = "recovering"         // 503 the directory is being recovered (architecture §3.8.3)
 )
 
 // Refusal is a command's or a job's negative answer. It has no effect (I7).

@@ -27,6 +27,7 @@ type State struct {
 	// recountAt is the tenant from which on Lacks is still to be brought up to
 	// date after the settings have changed, or "".
 	recountAt TenantName
+	recovery  *Recovery // the last one, or nil
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]

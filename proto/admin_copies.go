@@ -110,4 +110,6 @@ const (
 	EventReplicaBehind    EventName = "replica_behind"     // the copy on Node does not count any more
 	EventReplicaGone      EventName = "replica_gone"       // the copy on Node was given up
 	EventWritesLost       EventName = "writes_lost"        // Node had acknowledged writes alone, which a failover lost
+	EventRecoveryBegan    EventName = "recovery_began"     // the directory is being recovered; told by the leader alone
+	EventRecoveryEnded    EventName = "recovery_ended"
 )

@@ -58,6 +58,7 @@ var statuses = map[Code]int{
 	fsm.CodeNoCopy:          http.StatusConflict,
 	fsm.CodeNodeUnleased:    http.StatusConflict,
 	fsm.CodeNodeLost:        http.StatusConflict,
+	fsm.CodeRecovering:      http.StatusServiceUnavailable,
 	fsm.CodeNodeRefused:     http.StatusBadGateway,
 	fsm.CodeNodeUnreachable: http.StatusBadGateway,
 

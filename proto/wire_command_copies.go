@@ -80,7 +80,7 @@ func copiesCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_DropCopies:
 		return &fsm.DropCopies{Copies: list(c.DropCopies.GetCopies(), toCopyRef)}
 	}
-	return nil
+	return recoveryCommand(m)
 }
 
 func fromUnitRef(r fsm.UnitRef) *pb.UnitRef {

@@ -86,7 +86,7 @@ func (sr *snapshotReader) header(payload []byte) error {
 	b, err := fsm.NewBuilder(fsm.Meta{
 		Revision: fsm.Revision(h.Revision), Now: fsm.Millis(h.Now), Level: h.Level,
 		Scope: toScope(h.Scope), Settings: toSettings(h.Settings),
-		RecountAt: fsm.TenantName(h.RecountAt),
+		RecountAt: fsm.TenantName(h.RecountAt), Recovery: toRecovery(h.Recovery),
 	})
 	sr.b = b
 	return err

@@ -90,7 +90,7 @@ func (sw *snapshotWriter) write(s *fsm.State) error {
 	header := &pb.SnapshotHeader{
 		Format: SnapshotFormat, Level: m.Level, Revision: uint64(m.Revision), Now: int64(m.Now),
 		Scope: fromScope(m.Scope), Settings: fromSettings(m.Settings), Records: uint64(s.CountRecords()),
-		RecountAt: string(m.RecountAt),
+		RecountAt: string(m.RecountAt), Recovery: fromRecovery(m.Recovery),
 	}
 	b, err := header.MarshalVT()
 	if err != nil {

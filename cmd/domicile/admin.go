@@ -26,6 +26,9 @@ type adminCmd struct {
 	Regions  adminRegions  `cmd:"" help:"Regions that keep a directory of their own."`
 	Settings adminSettings `cmd:"" help:"The group's settings: copies, leases, graces."`
 	Events   adminEvents   `cmd:"" help:"Watch nodes, tenants and leaders change, a line per event, until Ctrl-C."`
+	Backup   adminBackup   `cmd:"" help:"Write the directory to a file."`
+	Restore  adminRestore  `cmd:"" help:"Make a backup the directory of a new group."`
+	Recovery adminRecovery `cmd:"" help:"The directory's recovery, from a backup or a lost majority: show, write a node off, adopt a tenant."`
 	Group    adminGroup    `cmd:"" help:"The servers of the directory's group: show, add, remove, hand over."`
 }
 

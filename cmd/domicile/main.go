@@ -22,6 +22,7 @@ type cli struct {
 	Proxy   proxyCmd   `cmd:"" help:"A stateless proxy: follows the directory and forwards /t/<tenant>/… to the node that holds the tenant."`
 	Node    nodeCmd    `cmd:"" help:"A data node: keeps each tenant as a SQLite database of its own."`
 	Admin   adminCmd   `cmd:"" help:"The operator's command line: nodes, tenants, regions, the group."`
+	Recover recoverCmd `cmd:"" help:"Make one control server the only one of its group, which has lost its majority for good."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`

@@ -116,7 +116,7 @@ type JoinRequest struct {
 
 // JoinAnswer is what a server learns when it was added.
 type JoinAnswer struct {
-	Cluster string // the group's cluster id
+	Cluster string // the group's identity: cluster id and, after a recovery, history
 	Index   uint64 // Raft index from which on it belongs to the group
 }
 

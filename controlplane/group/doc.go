@@ -30,6 +30,14 @@
 // region's or group's, or of a newer version, is refused with a message that
 // says what to do; nothing is ever reset in silence.
 //
+// # Recovery
+//
+// Recover makes the server of a folder the only one of its group, and Restore puts a
+// backup in the place of a new group's directory. Both end in a snapshot of a new
+// history (fsm.State.Recover), far ahead of the log; what was in the log before is
+// deleted. The folder's format says, while that is done, of which two identities the
+// directory may be.
+//
 // # Goroutines
 //
 // Open starts those of the Raft library; Close stops them and waits. Run

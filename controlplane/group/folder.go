@@ -32,7 +32,10 @@ type format struct {
 	Format  int            `json:"format"`
 	ID      fsm.MemberID   `json:"id"`
 	Region  fsm.RegionName `json:"region"`
-	Cluster string         `json:"cluster,omitempty"` // known once the group is
+	Cluster string         `json:"cluster,omitempty"` // identity of its group; known once the group is
+	// Becoming is the identity that the group gets by a recovery that was begun
+	// on this folder: the directory is of one or the other.
+	Becoming string `json:"becoming,omitempty"`
 	// Founder: this server bootstrapped the group.
 	Founder bool `json:"founder,omitempty"`
 	// Started: raft.db was made; when it is missing now, it was lost.

@@ -73,6 +73,9 @@ func (d *disk) load(m *machine, logger hclog.Logger) error {
 	if err := checkContiguous(d.folder, d.logs, index); err != nil {
 		return err
 	}
+	if err := d.dropBehindHole(index); err != nil {
+		return err
+	}
 	if !d.folder.Started {
 		next := d.folder.format
 		next.Started = true

@@ -33,7 +33,9 @@ type machine struct {
 
 	joined  atomic.Uint64 // see format.Joined; 0: not known yet
 	founder atomic.Bool
-	cluster atomic.Pointer[string] // expected, "" while not known
+	cluster atomic.Pointer[string] // identity expected of the group, "" while not known
+	// becoming is format.Becoming, or nil.
+	becoming atomic.Pointer[string]
 
 	removed   chan struct{} // closed when the log says that this server is out
 	removedIs sync.Once
@@ -139,10 +141,11 @@ func (m *machine) checkScope(s *fsm.State) error {
 	if scope.Region != m.region {
 		return fmt.Errorf("the group keeps the directory of %s, this server was started for %s; start it with that region", nameRegion(scope.Region), nameRegion(m.region))
 	}
-	if c := m.cluster.Load(); c != nil && *c != "" && *c != scope.Cluster {
-		return fmt.Errorf("this server belongs to group %s and was given the directory of group %s; check the addresses of its group", *c, scope.Cluster)
+	is, next := identity(scope), m.becoming.Load()
+	if c := m.cluster.Load(); c != nil && *c != "" && *c != is && (next == nil || *next != is) {
+		return fmt.Errorf("this server belongs to group %s and was given the directory of group %s; check the addresses of its group", *c, is)
 	}
-	m.expect(scope.Cluster)
+	m.expect(is)
 	m.scopedIs.Do(func() { close(m.scoped) })
 	return nil
 }

@@ -114,11 +114,17 @@ func (g *Group) start(h hooks) error {
 	g.machine.joined.Store(f.Joined)
 	g.machine.founder.Store(f.Founder)
 	g.machine.expect(f.Cluster)
+	if f.Becoming != "" {
+		g.machine.becoming.Store(&f.Becoming)
+	}
 	if g.disk, err = openDisk(f, g.machine, g.logger); err != nil {
 		return err
 	}
 	if h.logs != nil {
 		g.disk.logs.LogStore = h.logs(g.disk.logs.LogStore)
+	}
+	if err := g.disk.settleIdentity(g.clusterID()); err != nil {
+		return errors.Join(err, g.disk.close())
 	}
 	if err := g.startRaft(); err != nil {
 		return errors.Join(err, g.disk.close())
@@ -305,6 +311,8 @@ func (g *Group) Ready() (bool, string) {
 		return false, "this server has just become leader"
 	case !g.caughtUp():
 		return false, "this server has not caught up with its group yet"
+	case g.State().Recovering():
+		return false, "the directory is being recovered (GET /_shard/recovery)"
 	}
 	return true, ""
 }

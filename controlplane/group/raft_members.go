@@ -34,7 +34,7 @@ func (g *Group) Status() Status {
 	ready, reason := g.Ready()
 	leader := g.Leader()
 	return Status{
-		ID: g.cfg.ID, Region: g.cfg.Region, Cluster: g.clusterID(),
+		ID: g.cfg.ID, Region: g.cfg.Region, Cluster: clusterOf(g.clusterID()),
 		Leader: leader, Term: leader.Term,
 		Index: g.raft.CommitIndex(), Applied: g.raft.AppliedIndex(), Revision: g.State().Revision(),
 		Pending: g.pending.count(), Ready: ready, Reason: reason, Servers: g.servers(),
@@ -93,6 +93,9 @@ func (g *Group) AddServer(ctx context.Context, req AddRequest) (JoinAnswer, erro
 	}
 	g.members.Lock()
 	defer g.members.Unlock()
+	if g.State().Recovering() {
+		return JoinAnswer{}, &MembershipError{ID: req.ID, Retry: true, Text: "the directory is being recovered, by this server alone; servers are added once that is done"}
+	}
 	if err := g.checkAdd(req); err != nil {
 		return JoinAnswer{}, err
 	}

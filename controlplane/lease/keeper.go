@@ -215,5 +215,12 @@ func (k *Keeper) MaySettle() bool {
 	return s != nil && s.maySettle()
 }
 
+// WaitedOut reports whether no lease can run any more that was granted before this
+// server began to lead, and is no longer than Settings.LongestLease.
+func (k *Keeper) WaitedOut() bool {
+	s := k.leading()
+	return s != nil && s.waitedOut()
+}
+
 // millis is a length of the directory's.
 func millis(m fsm.Millis) time.Duration { return time.Duration(m) * time.Millisecond }

@@ -51,6 +51,9 @@ func leaseIn(state *fsm.State) fsm.Millis {
 	if state.Level() < numbered {
 		return 0 // two lists could have the same name
 	}
+	if state.Recovering() {
+		return 0 // architecture §3.8.3
+	}
 	return state.Settings().AutoFailover
 }
 
@@ -180,6 +183,13 @@ func (s *shift) maySettle() bool {
 		}
 	}
 	return true
+}
+
+// waitedOut: see Keeper.WaitedOut.
+func (s *shift) waitedOut() bool {
+	settings := s.k.config.Group.State().Settings()
+	longest := millis(max(settings.LongestLease, settings.AutoFailover))
+	return s.k.config.Clock.Now() >= s.began+withTenth(longest)
 }
 
 // setTail renders what all grants say alike, if it has changed.

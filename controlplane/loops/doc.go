@@ -43,6 +43,11 @@
 // removed after another grace. A unit that needs nothing is remembered nowhere;
 // every ScanEvery all units are looked at, a part in each round.
 //
+// # Recovery
+//
+// While the directory is being recovered nothing of this is planned: nodes are read,
+// units taken over and the recovery ended (architecture §3.8.3; recovery.go).
+//
 // A node that does not answer delays no other node's work: calls are limited
 // for each node apart, and a silent node is asked by one call at a time.
 package loops

@@ -67,6 +67,11 @@ func (p *planner) compareHeld(n *fsm.Node, l *look) {
 			p.tellLost(n, l, h)
 			continue
 		}
+		if r := p.s.Recovery(); r != nil && fsm.Revision(h.ID) < r.ID {
+			// The directory was behind once: that it does not know a unit from before
+			// its recovery says nothing. An operator adopts it, or removes it.
+			continue
+		}
 		since, seen := l.strange[h.UnitRef]
 		if !seen {
 			since = p.now

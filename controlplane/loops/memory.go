@@ -42,6 +42,10 @@ type Answer struct {
 	// done for; Held is what LookAtUnits found.
 	Failed map[fsm.UnitName]Failure
 	Held   []Held
+	// Read is what ReadNode found; Heard, where it was refused, the history of the
+	// holder that the node has heard.
+	Read  *NodeRead
+	Heard uint64
 	// Aside names the file that the node keeps of what RemoveCopy removed, or is "".
 	Aside string
 }
@@ -97,6 +101,8 @@ type Memory struct {
 	// look asks for a round over the nodes though no news of them came.
 	look   bool
 	lookAt fsm.Millis
+
+	recovery *recoveryMemory // nil while the directory is not being recovered
 }
 
 // NewMemory is that of a leader whose term began at or before revision since:
@@ -163,6 +169,13 @@ func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 // ended passes on what a call that was no step of a job has brought.
 func (m *Memory) ended(c Call, t *attempt, now fsm.Millis) {
 	m.units.ended(c, t, now)
+	if c.Work == ReadNode {
+		if m.recovery != nil {
+			m.recovery.read(c, t.last, now)
+		}
+		delete(m.calls, c)
+		return
+	}
 	if c.Work == FollowUnits && t.last.Outcome == Silent && !t.last.Untouched {
 		// It may still arrive, when nothing is to be followed there any more.
 		l := &m.node(c.Target.Node).look

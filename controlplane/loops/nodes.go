@@ -16,6 +16,9 @@ type News struct {
 	// MaySettle says that no lease can run any more that is longer than
 	// Settings.AutoFailover.
 	MaySettle bool
+	// WaitedOut says that no lease can run any more that was granted before this
+	// leader's term began, if it is no longer than Settings.LongestLease.
+	WaitedOut bool
 }
 
 // NodeNews is what the keeper of leases knows of a node.
@@ -74,9 +77,6 @@ func (m *nodeMemory) told(c Call, a Answer) {
 // lookAtNodes acts on what is known of the nodes: lapses, returns, stops, and
 // what they report of copies.
 func (p *planner) lookAtNodes() {
-	if p.news == nil {
-		p.news = &News{}
-	}
 	if !p.news.Fresh && !p.m.look && (p.m.lookAt == 0 || p.now < p.m.lookAt) {
 		if p.m.lookAt != 0 {
 			p.wakeAt(p.m.lookAt)

@@ -69,6 +69,9 @@ const (
 	RemoveCopy Verb = 10
 	// LookAtUnits asks what the node holds.
 	LookAtUnits Verb = 9
+	// ReadNode asks, in a recovery, what the node holds and for how long its lease
+	// runs, and has it take nothing of an older history any more.
+	ReadNode Verb = 11
 )
 
 func (v Verb) String() string {
@@ -89,6 +92,8 @@ func (v Verb) String() string {
 		return "thaw"
 	case LookAtUnits:
 		return "look"
+	case ReadNode:
+		return "read"
 	}
 	return "unknown"
 }
@@ -133,6 +138,7 @@ const (
 	MatterDrop      MatterKind = 10
 	MatterLongLease MatterKind = 11
 	MatterFlipAgain MatterKind = 12 // units that their node does not promote
+	MatterRecovery  MatterKind = 13
 )
 
 // Proposal is a command to be proposed.
@@ -141,6 +147,10 @@ type Proposal struct {
 	Cmd fsm.Command
 	// Lapse numbers the lapse that a failover was decided on (NodeNews.Lapse).
 	Lapse uint64
+	// Raise, where it is not 0, has the history raised to it, in this Recovery,
+	// in the place of a command.
+	Raise    uint64
+	Recovery fsm.Revision
 }
 
 // Lapse is a node that was taken for lapsed, and which time that was.
@@ -187,6 +197,14 @@ type Plan struct {
 func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p := planner{s: s, m: m, news: news, now: now, taken: make(map[fsm.NodeName]int),
 		sources: make(map[fsm.NodeName]bool), batches: make(map[Call][]Item)}
+	if p.news == nil {
+		p.news = &News{}
+	}
+	if r := s.Recovery(); r.Running() {
+		p.recover(r)
+		return p.plan
+	}
+	m.recovery = nil
 	p.lookAtJobs()
 	p.lookAtNodes()
 	p.lookAtUnits()

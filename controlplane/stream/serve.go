@@ -95,8 +95,8 @@ func (h *Hub) newest() *fsm.State {
 	if h.state == nil {
 		return nil
 	}
-	if _, ok := h.state.Scope(); !ok {
-		return nil
+	if _, ok := h.state.Scope(); !ok || h.state.Recovering() {
+		return nil // what is being recovered may be older than what subscribers have
 	}
 	return h.state
 }

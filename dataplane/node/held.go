@@ -12,6 +12,9 @@ import (
 // units is GET units: what the node holds. A unit that cannot be read is listed with
 // the reason; it does not hide the others. No unit is opened for it.
 func (r *request) units() error {
+	if err := r.hearReader(); err != nil {
+		return err
+	}
 	records, err := r.s.store.List("", 0)
 	if err != nil {
 		return err

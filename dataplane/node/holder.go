@@ -91,6 +91,26 @@ func (r *request) hold(body proto.Holder) error {
 	return r.s.takeHolder(h)
 }
 
+// hearReader takes the holder that a read names: a group that is being recovered reads what
+// the node holds, and from then on nothing of an older history counts here. Grants
+// wait meanwhile: one of an older holder was taken before, and shows in what is read, or
+// is refused.
+func (r *request) hearReader() error {
+	h, named, err := r.holderOf(proto.Holder{})
+	if err != nil || !named {
+		return err
+	}
+	r.s.grants.mu.Lock()
+	defer r.s.grants.mu.Unlock()
+	if err := r.s.takeHolder(h); err != nil {
+		return err
+	}
+	if l := r.s.fence.lease; l != nil {
+		l.Supersede(h)
+	}
+	return nil
+}
+
 func (s *Server) takeHolder(h proto.Holder) error {
 	for {
 		old := s.store.Holder()

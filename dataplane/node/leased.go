@@ -39,7 +39,11 @@ func (r *request) lease() error {
 		return r.grant()
 	case !r.ctx.IsGet() && !r.ctx.IsHead():
 		return r.methodNotAllowed("GET, POST")
-	case l == nil:
+	}
+	if err := r.hearReader(); err != nil {
+		return err
+	}
+	if l == nil {
 		return takesNoLease()
 	}
 	st := l.State()
@@ -48,7 +52,7 @@ func (r *request) lease() error {
 		answer.Epoch = &st.Epoch
 	}
 	if st.Granted {
-		left := st.Left.Milliseconds()
+		left := (st.Left + time.Millisecond - 1).Milliseconds() // 0 says that it is over
 		answer.LeftMS = &left
 	}
 	return r.json(200, answer)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"domicile/proto"
 )
 
 // Peers is what Run reads of the world.
@@ -65,6 +67,21 @@ func (l *Lease) rest(ctx context.Context, d time.Duration) {
 	case <-l.taken:
 	case <-after:
 	}
+}
+
+// Supersede ends, for good, the right to go on without a control plane that was held
+// under an older history than h's: the node's group is there again, recovered, and
+// reads what the node holds (architecture §3.8.3). The time that the lease has left
+// runs out as it would have (clause 6).
+func (l *Lease) Supersede(h proto.Holder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.Authority != l.holder.Authority || h.History <= l.holder.History {
+		return
+	}
+	s := *l.now.Load()
+	s.superseded = true
+	l.now.Store(&s)
 }
 
 // round looks for a server of the group, and asks the copies where there is none.

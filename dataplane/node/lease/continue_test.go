@@ -279,3 +279,46 @@ func TestAPromiseThatCannotBeKeptIsNotGiven(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 }
+
+// TestO6ANodeThatHeardOfARecoveryDoesNotGoOn: its lease runs out as it would have
+// (clause 6), and no promise continues the right under the older history, not even one
+// that was given before; a grant of the new one gives it anew.
+func TestO6ANodeThatHeardOfARecoveryDoesNotGoOn(t *testing.T) {
+	cutOff(t, func(t *testing.T, l *Lease, w *world) {
+		l.Supersede(proto.Holder{Authority: "c9/global", History: 2, Term: 1}) // another group's
+		l.Supersede(proto.Holder{Authority: holder(1).Authority, History: holder(1).History, Term: 9})
+		time.Sleep(3 * ms)
+		expect(t, l, "a", nil) // it goes on, as every copy promises
+		next := proto.Holder{Authority: holder(1).Authority, History: holder(1).History + 1, Term: 1}
+		l.Supersede(next)
+		expect(t, l, "a", ErrLapsed)
+		expect(t, l, "alone", ErrLapsed)
+		time.Sleep(3 * ms)
+		expect(t, l, "alone", ErrLapsed)
+		g := servers(naming(grant(1, 0), "alone"))
+		g.Holder = next
+		second := servers(grant(2, 1))
+		second.Holder = next
+		for _, g := range []proto.Grant{g, second} {
+			if _, err := l.Take(&g, l.clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(t, l, "alone", nil)
+		time.Sleep(3 * ms)
+		expect(t, l, "alone", nil) // nobody else could be promoted for it
+	})
+}
+
+// TestO6TheLeaseThatIsLeftRunsOut although its history is over.
+func TestO6TheLeaseThatIsLeftRunsOut(t *testing.T) {
+	n := newNode(t)
+	n.take(naming(grant(1, 0), "a"))
+	n.take(grant(2, 1))
+	next := holder(1)
+	next.History++
+	n.Supersede(next)
+	if err := n.MayWrite("a", 7); err != nil {
+		t.Errorf("while the lease runs: %v", err)
+	}
+}

@@ -60,8 +60,11 @@ type state struct {
 	history history
 	units   *btree.Map[string, entry]
 
-	granted  bool          // a grant was confirmed in this boot
-	deadline time.Duration // until when units may be written, where granted
+	granted bool // a grant was confirmed in this boot
+	// superseded: a newer history than that of the newest confirmed grant was heard
+	// (Supersede).
+	superseded bool
+	deadline   time.Duration // until when units may be written, where granted
 
 	// confirmed is when the grant arrived that the deadline counts from: what
 	// that grant's leader had recorded by then is in the list, and nothing that a

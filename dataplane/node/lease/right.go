@@ -81,7 +81,7 @@ func (p *pledges) has(addr, unit string, now time.Duration) bool {
 // continues reports whether the node held the right to write the unit by its
 // confirmed lease until that lapsed: promises only continue such a right.
 func (s *state) continues(unit string, e *entry) bool {
-	if !s.granted || len(s.servers) == 0 || e.named >= s.deadline || s.older(unit, e) {
+	if !s.granted || s.superseded || len(s.servers) == 0 || e.named >= s.deadline || s.older(unit, e) {
 		return false
 	}
 	at, promoted := s.promoted[unit]

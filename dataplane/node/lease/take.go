@@ -211,6 +211,7 @@ func (l *Lease) confirm(s *state, acked uint64) {
 	}
 	l.acked, l.own = acked, a.at+a.ms
 	maps.DeleteFunc(l.arrivals, func(n uint64, _ arrival) bool { return n < acked })
+	s.superseded = false
 	s.granted, s.deadline, s.confirmed = true, max(l.former, l.own), a.at
 	if len(s.promoted) > 0 {
 		s.promoted = maps.Clone(s.promoted)

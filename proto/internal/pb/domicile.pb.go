@@ -64,6 +64,10 @@ type Entry struct {
 	//	*Entry_AddCopies
 	//	*Entry_ChangeCopies
 	//	*Entry_DropCopies
+	//	*Entry_ForgoNode
+	//	*Entry_TakeOver
+	//	*Entry_EndRecovery
+	//	*Entry_AdoptUnit
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -350,6 +354,42 @@ func (x *Entry) GetDropCopies() *DropCopies {
 	return nil
 }
 
+func (x *Entry) GetForgoNode() *ForgoNode {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_ForgoNode); ok {
+			return x.ForgoNode
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetTakeOver() *TakeOver {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_TakeOver); ok {
+			return x.TakeOver
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetEndRecovery() *EndRecovery {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_EndRecovery); ok {
+			return x.EndRecovery
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetAdoptUnit() *AdoptUnit {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_AdoptUnit); ok {
+			return x.AdoptUnit
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -451,6 +491,22 @@ type Entry_DropCopies struct {
 	DropCopies *DropCopies `protobuf:"bytes,39,opt,name=drop_copies,json=dropCopies,proto3,oneof"`
 }
 
+type Entry_ForgoNode struct {
+	ForgoNode *ForgoNode `protobuf:"bytes,40,opt,name=forgo_node,json=forgoNode,proto3,oneof"`
+}
+
+type Entry_TakeOver struct {
+	TakeOver *TakeOver `protobuf:"bytes,41,opt,name=take_over,json=takeOver,proto3,oneof"`
+}
+
+type Entry_EndRecovery struct {
+	EndRecovery *EndRecovery `protobuf:"bytes,42,opt,name=end_recovery,json=endRecovery,proto3,oneof"`
+}
+
+type Entry_AdoptUnit struct {
+	AdoptUnit *AdoptUnit `protobuf:"bytes,43,opt,name=adopt_unit,json=adoptUnit,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -498,6 +554,14 @@ func (*Entry_AddCopies) isEntry_Command() {}
 func (*Entry_ChangeCopies) isEntry_Command() {}
 
 func (*Entry_DropCopies) isEntry_Command() {}
+
+func (*Entry_ForgoNode) isEntry_Command() {}
+
+func (*Entry_TakeOver) isEntry_Command() {}
+
+func (*Entry_EndRecovery) isEntry_Command() {}
+
+func (*Entry_AdoptUnit) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2128,6 +2192,506 @@ func (x *DropCopies) GetCopies() []*CopyRef {
 	return nil
 }
 
+type ForgoNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgoNode) Reset() {
+	*x = ForgoNode{}
+	mi := &file_domicile_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgoNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgoNode) ProtoMessage() {}
+
+func (x *ForgoNode) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgoNode.ProtoReflect.Descriptor instead.
+func (*ForgoNode) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ForgoNode) GetRecovery() uint64 {
+	if x != nil {
+		return x.Recovery
+	}
+	return 0
+}
+
+func (x *ForgoNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type TakenUnit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Others        []string               `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakenUnit) Reset() {
+	*x = TakenUnit{}
+	mi := &file_domicile_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakenUnit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakenUnit) ProtoMessage() {}
+
+func (x *TakenUnit) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakenUnit.ProtoReflect.Descriptor instead.
+func (*TakenUnit) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TakenUnit) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *TakenUnit) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *TakenUnit) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TakenUnit) GetOthers() []string {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+type TakeOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	Upto          string                 `protobuf:"bytes,3,opt,name=upto,proto3" json:"upto,omitempty"`
+	Units         []*TakenUnit           `protobuf:"bytes,4,rep,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOver) Reset() {
+	*x = TakeOver{}
+	mi := &file_domicile_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOver) ProtoMessage() {}
+
+func (x *TakeOver) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOver.ProtoReflect.Descriptor instead.
+func (*TakeOver) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *TakeOver) GetRecovery() uint64 {
+	if x != nil {
+		return x.Recovery
+	}
+	return 0
+}
+
+func (x *TakeOver) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *TakeOver) GetUpto() string {
+	if x != nil {
+		return x.Upto
+	}
+	return ""
+}
+
+func (x *TakeOver) GetUnits() []*TakenUnit {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+type NodeRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRef) Reset() {
+	*x = NodeRef{}
+	mi := &file_domicile_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRef) ProtoMessage() {}
+
+func (x *NodeRef) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRef.ProtoReflect.Descriptor instead.
+func (*NodeRef) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeRef) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeRef) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type EndRecovery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	Nodes         []*NodeRef             `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndRecovery) Reset() {
+	*x = EndRecovery{}
+	mi := &file_domicile_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndRecovery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndRecovery) ProtoMessage() {}
+
+func (x *EndRecovery) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndRecovery.ProtoReflect.Descriptor instead.
+func (*EndRecovery) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *EndRecovery) GetRecovery() uint64 {
+	if x != nil {
+		return x.Recovery
+	}
+	return 0
+}
+
+func (x *EndRecovery) GetNodes() []*NodeRef {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type AdoptUnit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Others        []string               `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptUnit) Reset() {
+	*x = AdoptUnit{}
+	mi := &file_domicile_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptUnit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptUnit) ProtoMessage() {}
+
+func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
+func (*AdoptUnit) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *AdoptUnit) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *AdoptUnit) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AdoptUnit) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AdoptUnit) GetOthers() []string {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+type Recovery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Cause         uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	Began         int64                  `protobuf:"varint,3,opt,name=began,proto3" json:"began,omitempty"`
+	Raised        uint32                 `protobuf:"varint,4,opt,name=raised,proto3" json:"raised,omitempty"`
+	WrittenOff    []string               `protobuf:"bytes,5,rep,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
+	Taken         string                 `protobuf:"bytes,6,opt,name=taken,proto3" json:"taken,omitempty"`
+	Settled       bool                   `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
+	Units         uint64                 `protobuf:"varint,8,opt,name=units,proto3" json:"units,omitempty"`
+	Moved         uint64                 `protobuf:"varint,9,opt,name=moved,proto3" json:"moved,omitempty"`
+	Lost          uint64                 `protobuf:"varint,10,opt,name=lost,proto3" json:"lost,omitempty"`
+	LostUnits     []*UnitRef             `protobuf:"bytes,11,rep,name=lost_units,json=lostUnits,proto3" json:"lost_units,omitempty"`
+	Ended         int64                  `protobuf:"varint,12,opt,name=ended,proto3" json:"ended,omitempty"`
+	EndedIn       uint64                 `protobuf:"varint,13,opt,name=ended_in,json=endedIn,proto3" json:"ended_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recovery) Reset() {
+	*x = Recovery{}
+	mi := &file_domicile_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recovery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recovery) ProtoMessage() {}
+
+func (x *Recovery) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
+func (*Recovery) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Recovery) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Recovery) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *Recovery) GetBegan() int64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+func (x *Recovery) GetRaised() uint32 {
+	if x != nil {
+		return x.Raised
+	}
+	return 0
+}
+
+func (x *Recovery) GetWrittenOff() []string {
+	if x != nil {
+		return x.WrittenOff
+	}
+	return nil
+}
+
+func (x *Recovery) GetTaken() string {
+	if x != nil {
+		return x.Taken
+	}
+	return ""
+}
+
+func (x *Recovery) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
+func (x *Recovery) GetUnits() uint64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Recovery) GetMoved() uint64 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *Recovery) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *Recovery) GetLostUnits() []*UnitRef {
+	if x != nil {
+		return x.LostUnits
+	}
+	return nil
+}
+
+func (x *Recovery) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Recovery) GetEndedIn() uint64 {
+	if x != nil {
+		return x.EndedIn
+	}
+	return 0
+}
+
 type Scope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -2139,7 +2703,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[30]
+	mi := &file_domicile_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2715,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[30]
+	mi := &file_domicile_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2728,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{30}
+	return file_domicile_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Scope) GetCluster() string {
@@ -2203,7 +2767,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[31]
+	mi := &file_domicile_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2779,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[31]
+	mi := &file_domicile_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2792,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{31}
+	return file_domicile_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -2292,7 +2856,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[32]
+	mi := &file_domicile_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2868,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[32]
+	mi := &file_domicile_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2881,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{32}
+	return file_domicile_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Member) GetId() string {
@@ -2359,7 +2923,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2935,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2948,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{33}
+	return file_domicile_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2428,7 +2992,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +3004,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +3017,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{34}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Node) GetId() uint64 {
@@ -2551,7 +3115,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +3127,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +3140,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{35}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -2616,7 +3180,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +3192,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +3205,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{36}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Tenant) GetName() string {
@@ -2712,7 +3276,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +3288,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +3301,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{37}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Copy) GetNode() string {
@@ -2785,7 +3349,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3361,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3374,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{38}
+	return file_domicile_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -2886,7 +3450,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3462,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3475,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Region) GetName() string {
@@ -2939,7 +3503,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3515,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3528,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Target) GetUnit() string {
@@ -3012,7 +3576,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3588,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3601,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3162,7 +3726,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3738,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3751,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Detail) GetName() string {
@@ -3215,7 +3779,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3791,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3804,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Refusal) GetCode() string {
@@ -3281,7 +3845,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3857,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3870,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -3386,7 +3950,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3962,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3975,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Request) GetKey() string {
@@ -3466,13 +4030,14 @@ type SnapshotHeader struct {
 	Settings      *Settings              `protobuf:"bytes,6,opt,name=settings,proto3" json:"settings,omitempty"`
 	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
 	RecountAt     string                 `protobuf:"bytes,8,opt,name=recount_at,json=recountAt,proto3" json:"recount_at,omitempty"`
+	Recovery      *Recovery              `protobuf:"bytes,9,opt,name=recovery,proto3" json:"recovery,omitempty"` // the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +4049,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +4062,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3556,6 +4121,13 @@ func (x *SnapshotHeader) GetRecountAt() string {
 	return ""
 }
 
+func (x *SnapshotHeader) GetRecovery() *Recovery {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
 // Records of a snapshot, in the order of these fields and each by its key;
 // parts of a snapshot put one after the other are one Records.
 type Records struct {
@@ -3573,7 +4145,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +4157,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +4170,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -3660,7 +4232,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +4244,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +4257,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -3715,7 +4287,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +4299,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +4312,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -3792,7 +4364,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +4376,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +4389,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -3874,7 +4446,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4458,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4471,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -3949,7 +4521,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4533,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4546,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -4117,7 +4689,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4701,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4714,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -4164,7 +4736,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4748,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4761,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -4229,7 +4801,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4813,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4826,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -4273,7 +4845,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4857,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4870,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -4319,7 +4891,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4903,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4916,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -4379,7 +4951,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4963,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4976,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -4438,7 +5010,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +5022,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +5035,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -4497,7 +5069,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +5081,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +5094,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -4630,7 +5202,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xa2\f\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\x89\x0e\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -4666,7 +5238,13 @@ const file_domicile_proto_rawDesc = "" +
 	"add_copies\x18% \x01(\v2\x16.domicile.v1.AddCopiesH\x00R\taddCopies\x12@\n" +
 	"\rchange_copies\x18& \x01(\v2\x19.domicile.v1.ChangeCopiesH\x00R\fchangeCopies\x12:\n" +
 	"\vdrop_copies\x18' \x01(\v2\x17.domicile.v1.DropCopiesH\x00R\n" +
-	"dropCopiesB\t\n" +
+	"dropCopies\x127\n" +
+	"\n" +
+	"forgo_node\x18( \x01(\v2\x16.domicile.v1.ForgoNodeH\x00R\tforgoNode\x124\n" +
+	"\ttake_over\x18) \x01(\v2\x15.domicile.v1.TakeOverH\x00R\btakeOver\x12=\n" +
+	"\fend_recovery\x18* \x01(\v2\x18.domicile.v1.EndRecoveryH\x00R\vendRecovery\x127\n" +
+	"\n" +
+	"adopt_unit\x18+ \x01(\v2\x16.domicile.v1.AdoptUnitH\x00R\tadoptUnitB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -4783,7 +5361,48 @@ const file_domicile_proto_rawDesc = "" +
 	"\achanges\x18\x01 \x03(\v2\x17.domicile.v1.CopyChangeR\achanges\":\n" +
 	"\n" +
 	"DropCopies\x12,\n" +
-	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\"S\n" +
+	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\";\n" +
+	"\tForgoNode\x12\x1a\n" +
+	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"[\n" +
+	"\tTakenUnit\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
+	"\x06others\x18\x04 \x03(\tR\x06others\"~\n" +
+	"\bTakeOver\x12\x1a\n" +
+	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x12\n" +
+	"\x04upto\x18\x03 \x01(\tR\x04upto\x12,\n" +
+	"\x05units\x18\x04 \x03(\v2\x16.domicile.v1.TakenUnitR\x05units\"-\n" +
+	"\aNodeRef\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\"U\n" +
+	"\vEndRecovery\x12\x1a\n" +
+	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12*\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\"[\n" +
+	"\tAdoptUnit\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
+	"\x06others\x18\x04 \x03(\tR\x06others\"\xd5\x02\n" +
+	"\bRecovery\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x14\n" +
+	"\x05began\x18\x03 \x01(\x03R\x05began\x12\x16\n" +
+	"\x06raised\x18\x04 \x01(\rR\x06raised\x12\x1f\n" +
+	"\vwritten_off\x18\x05 \x03(\tR\n" +
+	"writtenOff\x12\x14\n" +
+	"\x05taken\x18\x06 \x01(\tR\x05taken\x12\x18\n" +
+	"\asettled\x18\a \x01(\bR\asettled\x12\x14\n" +
+	"\x05units\x18\b \x01(\x04R\x05units\x12\x14\n" +
+	"\x05moved\x18\t \x01(\x04R\x05moved\x12\x12\n" +
+	"\x04lost\x18\n" +
+	" \x01(\x04R\x04lost\x123\n" +
+	"\n" +
+	"lost_units\x18\v \x03(\v2\x14.domicile.v1.UnitRefR\tlostUnits\x12\x14\n" +
+	"\x05ended\x18\f \x01(\x03R\x05ended\x12\x19\n" +
+	"\bended_in\x18\r \x01(\x04R\aendedIn\"S\n" +
 	"\x05Scope\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
@@ -4897,7 +5516,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12+\n" +
 	"\x06result\x18\x05 \x01(\v2\x13.domicile.v1.ResultR\x06result\x12\x10\n" +
-	"\x03job\x18\x06 \x01(\x04R\x03job\"\x82\x02\n" +
+	"\x03job\x18\x06 \x01(\x04R\x03job\"\xb5\x02\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1a\n" +
@@ -4907,7 +5526,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\bsettings\x18\x06 \x01(\v2\x15.domicile.v1.SettingsR\bsettings\x12\x18\n" +
 	"\arecords\x18\a \x01(\x04R\arecords\x12\x1d\n" +
 	"\n" +
-	"recount_at\x18\b \x01(\tR\trecountAt\"\xc2\x02\n" +
+	"recount_at\x18\b \x01(\tR\trecountAt\x121\n" +
+	"\brecovery\x18\t \x01(\v2\x15.domicile.v1.RecoveryR\brecovery\"\xc2\x02\n" +
 	"\aRecords\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.domicile.v1.MemberR\amembers\x12-\n" +
 	"\aregions\x18\x02 \x03(\v2\x13.domicile.v1.RegionR\aregions\x12'\n" +
@@ -4994,7 +5614,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -5026,37 +5646,44 @@ var file_domicile_proto_goTypes = []any{
 	(*CopyChange)(nil),       // 27: domicile.v1.CopyChange
 	(*ChangeCopies)(nil),     // 28: domicile.v1.ChangeCopies
 	(*DropCopies)(nil),       // 29: domicile.v1.DropCopies
-	(*Scope)(nil),            // 30: domicile.v1.Scope
-	(*Settings)(nil),         // 31: domicile.v1.Settings
-	(*Member)(nil),           // 32: domicile.v1.Member
-	(*Usage)(nil),            // 33: domicile.v1.Usage
-	(*Node)(nil),             // 34: domicile.v1.Node
-	(*Quota)(nil),            // 35: domicile.v1.Quota
-	(*Tenant)(nil),           // 36: domicile.v1.Tenant
-	(*Copy)(nil),             // 37: domicile.v1.Copy
-	(*Placed)(nil),           // 38: domicile.v1.Placed
-	(*Region)(nil),           // 39: domicile.v1.Region
-	(*Target)(nil),           // 40: domicile.v1.Target
-	(*Job)(nil),              // 41: domicile.v1.Job
-	(*Detail)(nil),           // 42: domicile.v1.Detail
-	(*Refusal)(nil),          // 43: domicile.v1.Refusal
-	(*Result)(nil),           // 44: domicile.v1.Result
-	(*Request)(nil),          // 45: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 46: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 47: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 48: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 49: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 50: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 51: domicile.v1.TenantInfo
-	(*Event)(nil),            // 52: domicile.v1.Event
-	(*Events)(nil),           // 53: domicile.v1.Events
-	(*Hello)(nil),            // 54: domicile.v1.Hello
-	(*Begin)(nil),            // 55: domicile.v1.Begin
-	(*Chunk)(nil),            // 56: domicile.v1.Chunk
-	(*End)(nil),              // 57: domicile.v1.End
-	(*Delta)(nil),            // 58: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 59: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 60: domicile.v1.Frame
+	(*ForgoNode)(nil),        // 30: domicile.v1.ForgoNode
+	(*TakenUnit)(nil),        // 31: domicile.v1.TakenUnit
+	(*TakeOver)(nil),         // 32: domicile.v1.TakeOver
+	(*NodeRef)(nil),          // 33: domicile.v1.NodeRef
+	(*EndRecovery)(nil),      // 34: domicile.v1.EndRecovery
+	(*AdoptUnit)(nil),        // 35: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 36: domicile.v1.Recovery
+	(*Scope)(nil),            // 37: domicile.v1.Scope
+	(*Settings)(nil),         // 38: domicile.v1.Settings
+	(*Member)(nil),           // 39: domicile.v1.Member
+	(*Usage)(nil),            // 40: domicile.v1.Usage
+	(*Node)(nil),             // 41: domicile.v1.Node
+	(*Quota)(nil),            // 42: domicile.v1.Quota
+	(*Tenant)(nil),           // 43: domicile.v1.Tenant
+	(*Copy)(nil),             // 44: domicile.v1.Copy
+	(*Placed)(nil),           // 45: domicile.v1.Placed
+	(*Region)(nil),           // 46: domicile.v1.Region
+	(*Target)(nil),           // 47: domicile.v1.Target
+	(*Job)(nil),              // 48: domicile.v1.Job
+	(*Detail)(nil),           // 49: domicile.v1.Detail
+	(*Refusal)(nil),          // 50: domicile.v1.Refusal
+	(*Result)(nil),           // 51: domicile.v1.Result
+	(*Request)(nil),          // 52: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 53: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 54: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 55: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 56: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 57: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 58: domicile.v1.TenantInfo
+	(*Event)(nil),            // 59: domicile.v1.Event
+	(*Events)(nil),           // 60: domicile.v1.Events
+	(*Hello)(nil),            // 61: domicile.v1.Hello
+	(*Begin)(nil),            // 62: domicile.v1.Begin
+	(*Chunk)(nil),            // 63: domicile.v1.Chunk
+	(*End)(nil),              // 64: domicile.v1.End
+	(*Delta)(nil),            // 65: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 66: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 67: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,  // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -5083,62 +5710,70 @@ var file_domicile_proto_depIdxs = []int32{
 	26, // 21: domicile.v1.Entry.add_copies:type_name -> domicile.v1.AddCopies
 	28, // 22: domicile.v1.Entry.change_copies:type_name -> domicile.v1.ChangeCopies
 	29, // 23: domicile.v1.Entry.drop_copies:type_name -> domicile.v1.DropCopies
-	30, // 24: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	31, // 25: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	31, // 26: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	32, // 27: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,  // 28: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	43, // 29: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	39, // 30: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20, // 31: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16, // 32: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20, // 33: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16, // 34: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16, // 35: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25, // 36: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27, // 37: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25, // 38: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	33, // 39: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	35, // 40: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	38, // 41: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	37, // 42: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	43, // 43: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	40, // 44: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	42, // 45: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	43, // 46: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	34, // 47: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	36, // 48: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	38, // 49: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20, // 50: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25, // 51: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	44, // 52: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	30, // 53: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	31, // 54: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	32, // 55: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	39, // 56: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	34, // 57: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	36, // 58: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	38, // 59: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	41, // 60: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	45, // 61: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	37, // 62: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	49, // 63: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	50, // 64: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	51, // 65: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	39, // 66: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	52, // 67: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	52, // 68: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	54, // 69: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	55, // 70: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	56, // 71: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	57, // 72: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	58, // 73: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	59, // 74: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	30, // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
+	32, // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
+	34, // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
+	35, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	37, // 28: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	38, // 29: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	38, // 30: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	39, // 31: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,  // 32: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	50, // 33: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	46, // 34: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20, // 35: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16, // 36: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20, // 37: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16, // 38: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16, // 39: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25, // 40: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27, // 41: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25, // 42: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31, // 43: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33, // 44: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	16, // 45: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	40, // 46: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	42, // 47: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	45, // 48: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	44, // 49: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	50, // 50: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	47, // 51: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	49, // 52: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	50, // 53: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	41, // 54: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	43, // 55: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	45, // 56: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20, // 57: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25, // 58: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	51, // 59: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	37, // 60: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	38, // 61: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	36, // 62: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	39, // 63: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	46, // 64: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	41, // 65: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	43, // 66: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	45, // 67: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	48, // 68: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	52, // 69: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	44, // 70: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	56, // 71: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	57, // 72: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	58, // 73: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	46, // 74: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	59, // 75: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	59, // 76: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	61, // 77: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	62, // 78: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	63, // 79: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	64, // 80: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	65, // 81: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	66, // 82: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -5171,13 +5806,17 @@ func file_domicile_proto_init() {
 		(*Entry_AddCopies)(nil),
 		(*Entry_ChangeCopies)(nil),
 		(*Entry_DropCopies)(nil),
+		(*Entry_ForgoNode)(nil),
+		(*Entry_TakeOver)(nil),
+		(*Entry_EndRecovery)(nil),
+		(*Entry_AdoptUnit)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[31].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[36].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[51].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[52].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[38].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[43].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[58].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[59].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -5187,7 +5826,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[60].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[67].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -5201,7 +5840,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

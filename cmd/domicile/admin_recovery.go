@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+type adminBackup struct {
+	File string `arg:"" help:"File to write, which must not be there; - for the standard output."`
+}
+
+// Run writes a backup of the directory: beside the file first, so that one of that
+// name is whole.
+func (c *adminBackup) Run(a *admin) error {
+	if c.File == "-" {
+		w := bufio.NewWriter(a.out.stdout)
+		_, err := a.Backup(a.ctx, w)
+		return errors.Join(err, w.Flush())
+	}
+	if _, err := os.Stat(c.File); err == nil {
+		return usagef("%s is there already", c.File)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(c.File), filepath.Base(c.File)+".*.part") // mode 0600: it holds tokens
+	if err != nil {
+		return err
+	}
+	state, err := a.Backup(a.ctx, tmp)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Link(tmp.Name(), c.File) // never over another
+	}
+	if err = errors.Join(err, os.Remove(tmp.Name())); err != nil {
+		return err
+	}
+	scope, _ := state.Scope()
+	if a.json {
+		return a.print(map[string]any{"file": c.File, "cluster": scope.Cluster, "history": scope.History,
+			"revision": state.Revision(), "tenants": state.CountTenants()}, nil, nil)
+	}
+	return a.say("%s: the directory of %s, history %d, revision %d, %d tenants; it holds the nodes' tokens",
+		c.File, scope.Authority(), scope.History, state.Revision(), state.CountTenants())
+}
+
+type adminRestore struct {
+	File    string `arg:"" help:"A backup; - for the standard input."`
+	History uint64 `help:"The new history's number at least, where a node has heard of one that is newer than the backup's."`
+}
+
+// Run restores a backup into a new group.
+func (c *adminRestore) Run(a *admin) error {
+	in := io.Reader(os.Stdin)
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	backup, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	out, err := a.Restore(a.ctx, backup, c.History)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(out, nil, nil)
+	}
+	return a.say("restored: history %d, %d tenants, %d nodes. Every node is read before anything is granted: `domicile admin recovery` tells how far that is; "+
+		"add servers once it is done", out.History, out.Tenants, out.Nodes)
+}
+
+type adminRecovery struct {
+	Show     recoveryShow     `cmd:"" default:"1" help:"Show what the directory's recovery waits for, or what came of it."`
+	WriteOff recoveryWriteOff `cmd:"" help:"Have the recovery go on without a node that cannot be read: what it alone holds is given up."`
+	Adopt    recoveryAdopt    `cmd:"" help:"Make a unit that a node holds, and the directory does not know, the tenant of its name."`
+}
+
+type recoveryShow struct{}
+
+// Run shows the recovery.
+func (recoveryShow) Run(a *admin) error {
+	r, err := a.Recovery(a.ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(r, nil, nil)
+	}
+	switch {
+	case r.Recovering:
+		err = a.say("history %d is being recovered (%s): nothing is granted, created or moved before every node was read or written off", r.History, r.Cause)
+	case r.Cause == "":
+		return a.say("history %d: the directory was never recovered", r.History)
+	default:
+		err = a.say("history %d was recovered (%s): %d units taken over, %d of them found elsewhere, %d found nowhere", r.History, r.Cause, r.Units, r.Moved, r.Lost)
+	}
+	if err == nil && r.Problem != "" {
+		err = a.say("it waits: %s", r.Problem)
+	}
+	if err == nil && len(r.WrittenOff) > 0 {
+		err = a.say("written off: %s", strings.Join(r.WrittenOff, ", "))
+	}
+	if err == nil && len(r.Unread) > 0 {
+		err = a.say("not asked for what they hold, as they do not answer: %v", r.Unread)
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(r, []string{"NODE OR UNIT", "WHAT", "WHERE", "MORE"}, recoveryRows(&r))
+}
+
+func recoveryRows(r *proto.Recovery) [][]string {
+	var rows [][]string
+	for _, n := range r.Nodes {
+		more := n.Problem
+		if n.LeftMS > 0 {
+			more = strings.TrimSpace(fmt.Sprintf("a lease of before runs for %d ms %s", n.LeftMS, more))
+		}
+		rows = append(rows, []string{string(n.Node), n.State, "", more})
+	}
+	for _, u := range r.LostUnits {
+		rows = append(rows, []string{string(u.Unit), "lost", "", "id " + strconv.FormatUint(uint64(u.ID), 10)})
+	}
+	list := func(what string, units []proto.Orphan) {
+		for _, o := range units {
+			rows = append(rows, []string{string(o.Unit), what, string(o.Node),
+				strings.TrimSpace(fmt.Sprintf("id %d, %s at %s %s", o.ID, o.Role, o.Position, o.Problem))})
+		}
+	}
+	list("orphan", r.Orphans)
+	list("damaged", r.Damaged)
+	return rows
+}
+
+type recoveryWriteOff struct {
+	Node string `arg:"" help:"Name of a recorded node, or the address of one that is not recorded."`
+}
+
+// Run writes a node off for the recovery.
+func (c *recoveryWriteOff) Run(a *admin) error {
+	if err := a.WriteOffForRecovery(a.ctx, c.Node); err != nil {
+		return err
+	}
+	return a.say("the recovery goes on without %s", c.Node)
+}
+
+type recoveryAdopt struct {
+	Tenant fsm.TenantName `arg:"" help:"Name of the tenant."`
+	ID     fsm.UnitID     `name:"id" required:"" help:"Id of the unit, as the list of orphans tells it."`
+	Node   fsm.NodeName   `required:"" help:"Node that holds it."`
+}
+
+// Run adopts a unit.
+func (c *recoveryAdopt) Run(a *admin) error {
+	t, err := a.Adopt(a.ctx, proto.Adopt{Tenant: c.Tenant, ID: c.ID, Node: c.Node})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(t, nil, nil)
+	}
+	return a.say("tenant %s is on node %s", t.Tenant, t.Node)
+}

@@ -1,0 +1,272 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"domicile/controlplane/loops"
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// Waits of what is done about a recovery.
+const (
+	orphansTimeout = 10 * time.Second
+	restoreTimeout = time.Minute
+	maxBackup      = 4 << 30
+)
+
+// showRecovery keeps what is shown of a recovery, and tells that one runs, and that
+// it has ended.
+func (s *shift) showRecovery(state *fsm.State, now fsm.Millis) {
+	v, ok := s.memory.Recovery(state, now)
+	if !ok {
+		s.recovery.Store(nil)
+		return
+	}
+	if s.recovery.Swap(&v) == nil {
+		r := state.Recovery()
+		scope, _ := state.Scope()
+		s.logger.Warn("the directory is being recovered: every node is read before anything is granted", "history", scope.History, "cause", r.Cause.String(), "term", s.term)
+		s.events.add(proto.Event{Event: proto.EventRecoveryBegan, Term: s.term, Revision: state.Revision()})
+	}
+}
+
+func (s *shift) recovered() {
+	state := s.group.State()
+	r := state.Recovery()
+	s.logger.Warn("the directory was recovered", "units", r.Units, "moved", r.Moved, "lost", r.Lost, "written_off", r.WrittenOff)
+	s.events.add(proto.Event{Event: proto.EventRecoveryEnded, Term: s.term, Revision: state.Revision()})
+}
+
+// getRecovery tells of the directory's last recovery. Once it has ended, the nodes
+// are asked what they hold that the directory does not know.
+func (s *Server) getRecovery(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	scope, _ := state.Scope()
+	out := proto.Recovery{Recovering: state.Recovering(), History: scope.History}
+	if last := state.Recovery(); last != nil {
+		describeRecovery(&out, last)
+		if v := s.jobs.recovery.Load(); v != nil {
+			describeView(&out, v)
+		} else if s.group.Leader().Self && !last.Running() {
+			ctx, cancel := context.WithTimeout(r.Context(), orphansTimeout)
+			defer cancel()
+			s.lookForOrphans(ctx, state, &out)
+		}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func describeRecovery(out *proto.Recovery, r *fsm.Recovery) {
+	out.Cause, out.Began, out.Ended, out.Raised = r.Cause.String(), int64(r.Began), int64(r.Ended), r.Raised
+	out.WrittenOff, out.Units, out.Moved, out.Lost = r.WrittenOff, r.Units, r.Moved, r.Lost
+	for _, u := range r.LostUnits {
+		tenant, _, _ := u.Unit.Split()
+		out.LostUnits = append(out.LostUnits, proto.LostUnit{Tenant: tenant, Unit: u.Unit, ID: u.ID})
+	}
+}
+
+func describeView(out *proto.Recovery, v *loops.RecoveryView) {
+	out.Problem = v.Problem
+	for _, n := range v.Nodes {
+		out.Nodes = append(out.Nodes, proto.RecoveryNode{Node: n.Node, State: string(n.State), LeftMS: n.LeftMS, Problem: n.Problem})
+	}
+	for _, o := range v.Orphans {
+		out.Orphans = append(out.Orphans, describeOrphan(&o))
+	}
+	for _, o := range v.Damaged {
+		out.Damaged = append(out.Damaged, describeOrphan(&o))
+	}
+}
+
+func describeOrphan(o *loops.Orphan) proto.Orphan {
+	d := proto.Orphan{Unit: o.Unit, ID: o.ID, Node: o.Node, Position: fmt.Sprintf("%d:%d", o.Epoch, o.Seq), Role: "replica", Problem: o.Problem}
+	if o.Primary {
+		d.Role = "primary"
+	}
+	return d
+}
+
+// lookForOrphans asks every node what it holds.
+func (s *Server) lookForOrphans(ctx context.Context, state *fsm.State, out *proto.Recovery) {
+	held, unread := s.heldByAll(ctx, state)
+	out.Unread = unread
+	for _, h := range held {
+		if p, ok := state.Placed(h.Unit); ok && p.ID == h.ID && placedOn(p, h.node) {
+			continue
+		}
+		if fsm.Revision(h.ID) < state.Recovery().ID {
+			out.Orphans = append(out.Orphans, proto.Orphan{Unit: h.Unit, ID: h.ID, Node: h.node, Position: h.Position, Role: h.Role, Problem: h.Error})
+		}
+	}
+}
+
+func placedOn(p *fsm.Placed, n fsm.NodeName) bool {
+	return p.Node == n || slices.ContainsFunc(p.Copies, func(c fsm.Copy) bool { return c.Node == n })
+}
+
+// heldOn is a unit on a node.
+type heldOn struct {
+	proto.HeldUnit
+	node fsm.NodeName
+}
+
+// heldByAll asks every node what it holds; it names those that did not answer.
+func (s *Server) heldByAll(ctx context.Context, state *fsm.State) (all []heldOn, unread []fsm.NodeName) {
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for n := range state.Nodes() {
+		work.Go(func() {
+			call := nodeCall{nodes: s.nodes, node: at(n)}
+			held, _, ok := call.held(ctx, orphansTimeout)
+			mu.Lock()
+			defer mu.Unlock()
+			if !ok {
+				unread = append(unread, n.Name)
+			}
+			for _, h := range held {
+				all = append(all, heldOn{h, n.Name})
+			}
+		})
+	}
+	work.Wait()
+	slices.Sort(unread)
+	slices.SortFunc(all, func(a, b heldOn) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.node, b.node))
+	})
+	return all, unread
+}
+
+// forgoNode takes an operator's word that the recovery goes on without a node.
+func (s *Server) forgoNode(w http.ResponseWriter, c *change) error {
+	var body proto.RecoveryWriteOff
+	if err := c.decode(&body); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request); err != nil {
+		return err
+	}
+	state := s.group.State()
+	if !state.Recovering() && !c.replayed {
+		return errNotRecovering()
+	}
+	if _, err := s.propose(w, c, &fsm.ForgoNode{Recovery: state.Recovery().ID, Node: body.Node}); err != nil {
+		return err
+	}
+	s.logger.Warn("a node was written off for the recovery", "node", body.Node)
+	httpserve.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func errNotRecovering() error {
+	return httpserve.Errorf(http.StatusConflict, proto.CodeGroupConflict, "the directory is not being recovered")
+}
+
+// adopt takes a unit into the directory that a node holds and no entry knows of.
+func (s *Server) adopt(w http.ResponseWriter, c *change) error {
+	var body proto.Adopt
+	if err := c.decode(&body); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request); err != nil {
+		return err
+	}
+	cmd := &fsm.AdoptUnit{UnitRef: fsm.UnitRef{Unit: fsm.UnitName(body.Tenant), ID: body.ID}, Node: body.Node}
+	ctx, cancel := context.WithTimeout(c.Context(), 2*orphansTimeout)
+	defer cancel()
+	if !c.replayed {
+		held, _ := s.heldByAll(ctx, s.group.State())
+		there := false
+		for _, h := range held {
+			switch {
+			case h.Unit != cmd.Unit || h.ID != cmd.ID:
+			case h.node == cmd.Node:
+				there = h.Error == ""
+			default:
+				cmd.Others = append(cmd.Others, h.node)
+			}
+		}
+		if !there {
+			return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Fields: map[string]string{"node": string(body.Node), "tenant": string(body.Tenant)},
+				Text: fmt.Sprintf("node %s does not answer that it holds %s under id %d; GET /_shard/recovery lists what can be adopted", body.Node, body.Tenant, body.ID)})
+		}
+	}
+	result, err := s.propose(w, c, cmd)
+	if err != nil {
+		return err
+	}
+	s.logger.Warn("a tenant was adopted", "tenant", body.Tenant, "node", body.Node)
+	s.waitUnits(ctx, []fsm.UnitRef{cmd.UnitRef}, func(_ *fsm.State, u *fsm.Placed) bool { return u.Promoted() })
+	if err := s.writable(c, body.Tenant); err != nil {
+		return err
+	}
+	httpserve.WriteJSON(w, http.StatusCreated, describeCreated(s.group.State(), result))
+	return nil
+}
+
+// backup gives the directory as one stream, in the format of a snapshot: it carries
+// its own length and checksums, and the tokens of the nodes. It holds every change
+// that was acknowledged before it was asked for.
+func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if leader := s.group.Leader(); !leader.Self {
+		return s.relay(w, r, leader)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	if err := s.readIndex(ctx); err != nil {
+		return err
+	}
+	state := s.group.State()
+	setRevision(w, state.Revision())
+	w.Header().Set("Content-Type", "application/vnd.domicile.backup")
+	w.Header().Set("Cache-Control", "no-store")
+	if err := proto.WriteSnapshot(w, state); err != nil {
+		panic(http.ErrAbortHandler) // half a backup must not look like a whole one
+	}
+	return nil
+}
+
+// restore makes a backup the directory of a group that was just begun; ?history
+// names a history at least. It is not relayed: such a group is one server.
+func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
+	query, err := parseQuery(r, "history")
+	if err != nil {
+		return err
+	}
+	var history uint64
+	if text := query.Get("history"); text != "" {
+		if history, err = strconv.ParseUint(text, 10, 64); err != nil || history == 0 {
+			return badRequest("history is a number from 1")
+		}
+	}
+	backup, err := proto.ReadSnapshot(http.MaxBytesReader(w, r.Body, maxBackup))
+	if err != nil {
+		return badRequest("this is no backup of a directory, or not the whole of one: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restoreTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.over, cancel)()
+	if err := s.group.Restore(ctx, backup, history); err != nil {
+		return s.groupError(err)
+	}
+	state := s.group.State()
+	scope, _ := state.Scope()
+	out := proto.Restored{Cluster: scope.Cluster, History: scope.History, Revision: state.Revision(), Tenants: state.CountTenants()}
+	for range state.Nodes() {
+		out.Nodes++
+	}
+	setRevision(w, state.Revision())
+	httpserve.WriteJSON(w, http.StatusOK, out)
+	return nil
+}

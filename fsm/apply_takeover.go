@@ -1,0 +1,207 @@
+package fsm
+
+import (
+	"iter"
+	"slices"
+)
+
+func (c *change) takeOver(cmd *TakeOver) *Refusal {
+	if r := c.runs(cmd.Recovery); r != nil {
+		return r
+	}
+	r := c.recovery
+	if r.Settled || r.Taken != cmd.After || cmd.Upto != "" && cmd.Upto <= cmd.After {
+		return refuse(CodeStale, "the units behind "+string(cmd.After)+" are not the next to be taken over")
+	}
+	taken := make(map[UnitRef]*TakenUnit, len(cmd.Units)) // looked up only
+	for i := range cmd.Units {
+		taken[cmd.Units[i].UnitRef] = &cmd.Units[i]
+	}
+	tenants, refusal := c.toTakeOver(cmd, taken)
+	if refusal != nil {
+		return refusal
+	}
+	next := *r
+	next.Taken, next.Settled = cmd.Upto, cmd.Upto == ""
+	next.LostUnits = slices.Clone(next.LostUnits)
+	var flips []Flip
+	for _, t := range tenants {
+		c.wasServed(t, taken)
+		for _, p := range slices.Collect(c.TenantUnits(t.Name)) {
+			if p.kept() {
+				flips = append(flips, c.take(&next, p, taken[p.ref()])...)
+			}
+		}
+	}
+	c.recovery = &next
+	for _, f := range flips {
+		c.unpair(f.From, []Flip{f}, false)
+	}
+	return nil
+}
+
+// ToTakeOver yields the units of a tenant that a TakeOver names: all that are not
+// being removed.
+func (s *State) ToTakeOver(name TenantName) iter.Seq[*Placed] {
+	return func(yield func(*Placed) bool) {
+		for p := range s.TenantUnits(name) {
+			if p.State != UnitDeleting && !s.removed(p) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// toTakeOver gives the tenants that a TakeOver is about, once it is certain that
+// it can be done for all of them.
+func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Tenant, *Refusal) {
+	var tenants []*Tenant
+	named, served := 0, 0
+	for t := range c.Tenants("", cmd.After) {
+		if cmd.Upto != "" && t.Name > cmd.Upto {
+			break
+		}
+		tenants = append(tenants, t)
+		elsewhere := false
+		for p := range c.ToTakeOver(t.Name) {
+			u, ok := taken[p.ref()]
+			if !ok {
+				return nil, refuse(CodeStale, "unit "+string(p.Unit)+" was not looked for", "tenant", string(t.Name))
+			}
+			named++
+			if r := c.mayTake(p, u); r != nil {
+				return nil, r
+			}
+			elsewhere = elsewhere || p.State == UnitCreating && u.Node != "" && u.Node != p.Node
+		}
+		if elsewhere {
+			served++
+		}
+	}
+	switch {
+	case named != len(taken) || named != len(cmd.Units):
+		return nil, refuse(CodeStale, "units are named that are not there, or not to be taken over")
+	case served > 1: // two jobs do not end in one entry
+		return nil, refuse(CodeBadRequest, "more than one create is found done in one entry")
+	}
+	return tenants, nil
+}
+
+func (c *change) mayTake(p *Placed, u *TakenUnit) *Refusal {
+	for _, n := range append([]NodeName{u.Node}, u.Others...) {
+		if n == "" {
+			continue
+		}
+		if _, ok := c.nodes.Get(n); !ok {
+			return unknownNode(n)
+		}
+		if c.recovery.Without(string(n)) {
+			return refuse(CodeStale, "node "+string(n)+" was written off", "node", string(n))
+		}
+	}
+	if slices.Contains(u.Others, u.Node) {
+		return refuse(CodeBadRequest, "node "+string(u.Node)+" is named twice for unit "+string(p.Unit), "node", string(u.Node))
+	}
+	return nil
+}
+
+// wasServed ends a create of which the directory does not know that it was done:
+// a unit of it lives on another node than it was made on, and only units that are
+// served get there.
+func (c *change) wasServed(t *Tenant, taken map[UnitRef]*TakenUnit) {
+	for p := range c.TenantUnits(t.Name) {
+		u := taken[p.ref()]
+		if p.State != UnitCreating || u == nil || u.Node == "" || u.Node == p.Node {
+			continue
+		}
+		j, _ := c.running.Get(p.Job)
+		next := *j
+		next.Step, next.Problem, next.Schema, next.Ended, next.EndedIn = StepDone, "", "", c.now, c.at
+		c.endJob(&next)
+		c.settle(&next, c.serve(t.Name))
+		return
+	}
+}
+
+// take takes a unit over: in a new branch, on the node that has the newest one.
+// Its copies begin anew; what other nodes hold of it is kept until repair has made
+// it follow, or let it go.
+func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
+	r.Units++
+	next := *p
+	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, uint64(c.at), 0
+	switch u.Node {
+	case "":
+		r.Lost++
+		if len(r.LostUnits) < LostKept {
+			r.LostUnits = append(r.LostUnits, p.ref())
+		}
+	case p.Node:
+	default:
+		r.Moved++
+		next.Node = u.Node
+	}
+	next.Previous = next.Node
+	next.Copies = c.copiesFound(p, next.Node, u.Others)
+	c.put(p, &next)
+	if next.Node == p.Node {
+		return nil
+	}
+	return []Flip{{p.ref(), p.Node, next.Node}}
+}
+
+// copiesFound gives the copies of a unit that was taken over by home.
+func (c *change) copiesFound(p *Placed, home NodeName, others []NodeName) []Copy {
+	e, _ := c.nodes.Get(home)
+	found := Placed{}
+	for _, cp := range p.Copies {
+		if cp.State.Follows() {
+			cp.State, cp.Since, cp.Entry = CopySyncing, c.now, c.at
+		}
+		found.Copies = found.with(cp)
+	}
+	for _, n := range append([]NodeName{p.Node}, others...) {
+		if found.copyOn(n) == 0 && (n != p.Node || c.recovery.Without(string(n)) || slices.Contains(others, n)) {
+			found.Copies = found.with(Copy{Node: n, State: CopyFormer, Since: c.now, Entry: c.at})
+		}
+	}
+	found.Copies = found.without(home)
+	region := e.node.Region
+	found.Copies = slices.DeleteFunc(found.Copies, func(cp Copy) bool { // I2
+		e, _ := c.nodes.Get(cp.Node)
+		return e.node.Region != region
+	})
+	if len(found.Copies) == 0 {
+		return nil
+	}
+	return found.Copies
+}
+
+func (c *change) adoptUnit(cmd *AdoptUnit) Result {
+	name := TenantName(cmd.Unit)
+	e, ok := c.nodes.Get(cmd.Node)
+	switch {
+	case c.recovery == nil:
+		return refused(refuse(CodeBadRequest, "the directory was never recovered, so that no unit is missing in it"))
+	case !ValidName(string(name)):
+		return refused(refuse(CodeBadRequest, "only a whole tenant is adopted, by its name", "tenant", clip(string(name))))
+	case !ok:
+		return refused(unknownNode(cmd.Node))
+	case cmd.ID == 0 || Revision(cmd.ID) > c.recovery.ID:
+		return refused(refuse(CodeBadRequest, "a unit of that id was not made before the recovery", "tenant", string(name)))
+	case e.standbyOf != "":
+		return refused(refuse(CodeNodeIsStandby, "node "+string(cmd.Node)+" is a standby; end its pair first", "node", string(cmd.Node)))
+	}
+	if _, taken := c.tenants.Get(name); taken {
+		return refused(refuse(CodeTenantExists, "the directory has a tenant "+string(name)+"; delete that one first, if it is lost", "tenant", string(name)))
+	}
+	bare := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node}
+	p := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node, State: UnitActive, Epoch: uint64(c.at), Previous: cmd.Node}
+	others := slices.DeleteFunc(slices.Clone(cmd.Others), func(n NodeName) bool { _, ok := c.nodes.Get(n); return !ok })
+	p.Copies = c.copiesFound(bare, cmd.Node, others)
+	p = c.count(p)
+	t := &Tenant{Name: name, Created: c.now}
+	c.putTenant(t, p)
+	c.events = append(c.events, Event{Unit: p.info()})
+	return Result{Tenant: t, Placed: p}
+}

@@ -1,0 +1,93 @@
+package proto_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// commandsOfARecovery holds each command of a recovery, with every field set, behind
+// the log of version 2, whose state is recovered.
+func commandsOfARecovery(s *fsm.State) []fsm.Command {
+	id := s.Recovery().ID
+	take := &fsm.TakeOver{Recovery: id}
+	for t := range s.Tenants("", "") {
+		for p := range s.ToTakeOver(t.Name) {
+			u := fsm.TakenUnit{UnitRef: fsm.UnitRef{Unit: p.Unit, ID: p.ID}, Node: "n2", Others: []fsm.NodeName{"n3", "n4"}}
+			if p.Unit == "stark" {
+				u.Node, u.Others = "", nil
+			}
+			take.Units = append(take.Units, u)
+		}
+	}
+	first := &fsm.TakeOver{Recovery: id, Upto: "acme", Units: take.Units[:1]}
+	take.After, take.Units = "acme", take.Units[1:]
+	end := &fsm.EndRecovery{Recovery: id}
+	for n := range s.Nodes() {
+		end.Nodes = append(end.Nodes, fsm.NodeRef{Node: n.Name, ID: n.ID})
+	}
+	return []fsm.Command{
+		&fsm.ForgoNode{Recovery: id, Node: "10.0.0.9:8081"}, first, take, end,
+		&fsm.AdoptUnit{UnitRef: fsm.UnitRef{Unit: "orphan", ID: 12345}, Node: "n2", Others: []fsm.NodeName{"n3"}},
+		&fsm.CreateTenant{Name: "after"},
+	}
+}
+
+// TestGoldenRecovery: the snapshot of a directory whose recovery has begun, and the log
+// that ends it, stay readable.
+func TestGoldenRecovery(t *testing.T) {
+	s := fsm.New()
+	for _, e := range logOf(commandsV2()) {
+		s.Apply(e)
+	}
+	self := fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: 2}
+	if err := s.Recover(fsm.RecoverRestored, 2, self, s.Now()+1); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := golden(t, "v2-recovery", "snapshot", func() []byte { return snapshotBytes(t, s) })
+	if got := readSnapshot(t, snapshot); hexHash(t, got) != hexHash(t, s) || cmp.Diff(got.Recovery(), s.Recovery()) != "" {
+		t.Error("the snapshot holds another state than it did")
+	}
+	var encoded []byte
+	for i, c := range commandsOfARecovery(s) {
+		e := fsm.Entry{Revision: s.Revision() + 1, Term: 5, At: 1_700_000_100_000 + fsm.Millis(i), Decided: 5, Cmd: c}
+		if diff := cmp.Diff(e, wire(t, e)); diff != "" {
+			t.Fatalf("%T: %s", c, diff)
+		}
+		if r, _ := s.Apply(e); r.Refusal != nil {
+			t.Fatalf("%T: %v", c, r.Refusal)
+		}
+		b, err := proto.EncodeEntry(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded = binary.AppendUvarint(encoded, uint64(e.Revision))
+		encoded = binary.AppendUvarint(encoded, e.Term)
+		encoded = append(binary.AppendUvarint(encoded, uint64(len(b))), b...)
+	}
+	log := golden(t, "v2-recovery", "log", func() []byte { return encoded })
+	if !bytes.Equal(log, encoded) {
+		t.Error("entries are encoded in another way than they were")
+	}
+	replayed := readSnapshot(t, snapshot)
+	for r := bytes.NewReader(log); r.Len() > 0; {
+		revision, term, b := readEntry(t, r)
+		e, err := proto.DecodeEntry(revision, term, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed.Apply(e)
+	}
+	hash := golden(t, "v2-recovery", "state.sha256", func() []byte { return []byte(hexHash(t, s)) })
+	if got := hexHash(t, replayed); got != string(hash) || replayed.Recovery().Lost != 1 || replayed.Recovering() {
+		t.Errorf("the log gives another state than it did: %s, was %s", got, hash)
+	}
+	if got := readSnapshot(t, snapshotBytes(t, replayed)); cmp.Diff(got.Recovery(), replayed.Recovery()) != "" {
+		t.Error("a recovery that has ended does not survive a snapshot")
+	}
+}
