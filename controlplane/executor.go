@@ -160,7 +160,7 @@ func newsOf(k *lease.Keeper, state *fsm.State) loops.News {
 	for n := range state.Nodes() {
 		if s, ok := k.Node(n.Name); ok {
 			news.Nodes[n.Name] = &loops.NodeNews{Lease: s.Lease, Answered: s.Answered, Silent: s.Silent, Lapsed: s.Lapsed, Lapse: s.Lapse,
-				Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind,
+				Boot: s.Boot, Stopping: s.Stopping, List: s.List, Lagging: s.Report.Lagging, Behind: s.Report.Behind,
 				Uncompared: s.Report.Uncompared, Missing: s.Missing, Damaged: s.Report.Damaged, Following: s.Following}
 		}
 	}

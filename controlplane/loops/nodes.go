@@ -28,6 +28,7 @@ type NodeNews struct {
 	Silent   bool          // its last call failed
 	Lapsed   bool          // its lease has certainly lapsed, and it is sent nothing until a failover was recorded
 	Lapse    uint64        // which time that is, in this term
+	Boot     string        // its process, of a node that takes leases
 	Stopping bool          // it wants to hand its units over
 	// List is the revision of the list of units that it holds, which Lagging and
 	// Behind are of; of Behind, the copy that is the furthest ahead comes first.
@@ -48,6 +49,7 @@ type NodeNews struct {
 // nodeMemory is what a leader knows of a node in its own term.
 type nodeMemory struct {
 	lostAt fsm.Millis // when it was first seen as lost; 0: it is not
+	boot   string     // its process, as it was seen last
 	quiet  bool       // it was seen not to answer since
 	lapse  *lapse
 	look   look
@@ -128,6 +130,12 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	if !answers {
 		return
 	}
+	if news.Boot != k.boot {
+		if k.boot != "" {
+			p.restarted(n)
+		}
+		k.boot = news.Boot
+	}
 	p.report(n, news)
 	p.lookAt(n, k)
 	if news.Stopping {
@@ -138,6 +146,13 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 			return p.takesOver(u, news, first)
 		})
 	}
+}
+
+// restarted has what a node holds looked at, and has it told again what to follow: what
+// its former process was told says nothing of this one.
+func (p *planner) restarted(n *fsm.Node) {
+	maps.DeleteFunc(p.m.units.told, func(c fsm.CopyRef, _ telling) bool { return c.Node == n.Name })
+	p.m.ChangedNode(n.Name)
 }
 
 // takesOver gives the node that is to take a unit over from a primary that lacks what a

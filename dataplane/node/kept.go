@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,6 +24,9 @@ type kept struct {
 type keptFields struct {
 	// As is the node's own address, as the directory records it.
 	As string `json:"as,omitempty"`
+	// Tokens are what this node shows to the nodes that it follows, by address, so that
+	// it follows them again at its start without the control plane (3.5.10, L10).
+	Tokens map[string]string `json:"tokens,omitempty"`
 	// PromisedMS is the longest promise that may still run (architecture §3.5.10).
 	PromisedMS int64 `json:"promised_ms,omitempty"`
 }
@@ -48,9 +52,31 @@ func (k *kept) address() string {
 	return k.now.As
 }
 
-// keepAddress keeps the node's own address.
-func (k *kept) keepAddress(as string) error {
-	return k.change(func(f *keptFields) { f.As = as })
+func (k *kept) tokens() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.now.Tokens)
+}
+
+// keepSource keeps the node's own address, and what it shows to a node that it follows.
+func (k *kept) keepSource(s source) error {
+	return k.change(func(f *keptFields) {
+		f.As = s.as
+		if f.Tokens == nil {
+			f.Tokens = make(map[string]string)
+		}
+		f.Tokens[s.from] = s.token
+	})
+}
+
+// keepSources forgets what is shown to nodes that are not followed.
+func (k *kept) keepSources(followed map[string]bool) error {
+	return k.change(func(f *keptFields) {
+		maps.DeleteFunc(f.Tokens, func(from, _ string) bool { return !followed[from] })
+		if len(f.Tokens) == 0 {
+			f.Tokens = nil
+		}
+	})
 }
 
 // Longest implements lease.Mark.
@@ -72,7 +98,8 @@ func (k *kept) change(f func(*keptFields)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next := k.now
-	if f(&next); next == k.now {
+	next.Tokens = maps.Clone(next.Tokens)
+	if f(&next); next.As == k.now.As && next.PromisedMS == k.now.PromisedMS && maps.Equal(next.Tokens, k.now.Tokens) {
 		return nil
 	}
 	text, err := json.Marshal(next)

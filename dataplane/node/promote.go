@@ -301,7 +301,7 @@ func (r *request) followUnits() error {
 		return err
 	}
 	answer := proto.FollowingUnits{Following: []fsm.UnitName{}, Failed: []proto.FailedUnit{}}
-	if err := r.s.kept.keepAddress(source.as); err != nil {
+	if err := r.s.kept.keepSource(source); err != nil {
 		return err
 	}
 	for _, u := range body.Units {
@@ -340,6 +340,9 @@ func (r *request) followUnit(ctx context.Context, unit string) error {
 		return err
 	}
 	if err := r.hearOne(word{epoch: func(string) uint64 { return body.Epoch }, makes: true, again: true}, unit, uint64(body.ID)); err != nil {
+		return err
+	}
+	if err := r.s.kept.keepSource(source); err != nil {
 		return err
 	}
 	if err := r.s.followOne(ctx, unit, uint64(body.ID), body.Epoch, source); err != nil {

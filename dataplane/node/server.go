@@ -95,7 +95,7 @@ func (s *Server) open(sc store.Config) (err error) {
 	}
 	rc := replica.Config{
 		Logger: s.log.Named("replica"), AckReplica: !s.cfg.AckPrimary, Promises: promises{s}, Dial: s.cfg.Dial,
-		As: s.kept.address(), Token: s.cfg.ReplicationToken,
+		As: s.kept.address(), Token: s.cfg.ReplicationToken, Tokens: s.kept.tokens(),
 	}
 	if sc.Sync == store.SyncNormal {
 		rc.Unheard = unheardPatience

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"domicile/dataplane/node/lease"
@@ -15,13 +16,30 @@ func (s *Server) startCopies() {
 			s.log.Error("replication ended", "err", err)
 		}
 	})
-	if err := s.replica.Resume(); err != nil {
-		s.log.Error("units that were followed before the start wait until the control plane says whom", "err", err)
-	}
+	s.resumeCopies()
 	s.copying.Go(func() { s.settlePromises(s.base) })
 	if s.fence.lease != nil {
 		s.copying.Go(func() { s.fence.lease.Run(s.base, peers{s}) })
 		s.copying.Go(func() { s.watchLease(s.base) })
+	}
+}
+
+// resumeCopies follows on what was followed before the start, whether or not there is a
+// control plane to say whom (C6, L10, L11): where that has changed meanwhile, its next
+// call points the copies elsewhere.
+func (s *Server) resumeCopies() {
+	all, err := s.store.List("", 0)
+	if err == nil {
+		followed := map[string]bool{}
+		for _, rec := range all {
+			if rec.State == store.Following {
+				followed[rec.From] = true
+			}
+		}
+		err = errors.Join(s.kept.keepSources(followed), s.replica.ResumeUnits(all))
+	}
+	if err != nil {
+		s.log.Error("units that were followed before the start wait until the control plane says whom", "err", err)
 	}
 }
 
@@ -54,6 +72,7 @@ func (s *Server) handAllOver() {
 		return
 	}
 	s.stopping.Store(true)
+	defer s.tellKept()
 	if !s.toHandOver() {
 		return
 	}
@@ -66,9 +85,27 @@ func (s *Server) handAllOver() {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			s.log.Warn("stopping with units that were not handed over", "waited", s.cfg.DrainTimeout)
 			return
 		}
+	}
+}
+
+// tellKept says which units this node still writes though it stops: they have no copy in
+// sync, or the control plane did not have them handed over in time.
+func (s *Server) tellKept() {
+	const named = 20
+	var first []string
+	count := 0
+	s.fence.lease.Units(func(u lease.Unit) bool {
+		if rec, err := s.store.Get(u.Name); err == nil && (u.ID == 0 || u.ID == rec.ID) && rec.State == store.Active {
+			if count++; count <= named {
+				first = append(first, u.Name)
+			}
+		}
+		return true
+	})
+	if count > 0 {
+		s.log.Warn("stopping with units that were not handed over: they cannot be reached until the node is back, or they are failed over", "units", count, "first", first)
 	}
 }
 

@@ -23,10 +23,12 @@ type Config struct {
 	// AckReplica makes a write count as acknowledged only when each in-sync copy
 	// of the newest grant has it on disk (--ack replica).
 	AckReplica bool
-	// As and Token are used by Resume: the node's own address as the directory
-	// records it, and what it shows to sources. Empty: units that the node
-	// followed before its start wait for the first Follow, which brings them.
+	// As, Token and Tokens are used by Resume: the node's own address as the directory
+	// records it, what it shows to sources, and what it shows to those of other
+	// tokens, by address. Empty: units that the node followed before its start wait for
+	// the first Follow, which brings them.
 	As, Token string
+	Tokens    map[string]string
 	// Promises answers sources that ask this node not to be promoted (3.5.10);
 	// nil: every promise is refused.
 	Promises Promises

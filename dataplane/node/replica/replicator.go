@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type Replicator struct {
 
 	mu        sync.Mutex
 	as        string
-	tokens    map[string]string // by source, as Follow brought them
+	tokens    map[string]string // by source, as Follow brought them, now or before the start
 	ended     bool
 	feeds     map[string]*feed
 	following map[string]*following
@@ -44,8 +45,12 @@ type Replicator struct {
 func New(cfg Config) *Replicator {
 	cfg.setDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
+	tokens := maps.Clone(cfg.Tokens)
+	if tokens == nil {
+		tokens = map[string]string{}
+	}
 	return &Replicator{cfg: cfg, log: cfg.Logger, pool: newPool(), memory: memory{limit: cfg.MemoryBytes}, ctx: ctx, cancel: cancel,
-		as: cfg.As, tokens: map[string]string{}, lost: &losses{m: map[string]Lost{}},
+		as: cfg.As, tokens: tokens, lost: &losses{m: map[string]Lost{}},
 		feeds: map[string]*feed{}, following: map[string]*following{}, links: map[string]*link{}, sessions: map[string]*session{}}
 }
 

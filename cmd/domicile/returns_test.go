@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"domicile/internal/testcluster"
+	"domicile/internal/wait"
+)
+
+// TestL5TheFormerPrimaryTakesOverWhereTheCopyCameBackEmpty: primary and copy end at once;
+// the copy is back first, with a new disk, and is given the tenant; then the primary is
+// back with all of it.
+func TestL5TheFormerPrimaryTakesOverWhereTheCopyCameBackEmpty(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
+		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
+	proxy, primary, copied := c.Proxies[0].URL, c.Nodes[0], c.Nodes[1]
+	createReplicated(t, c, "n1", "acme")
+	write := func(n int) testcluster.Answer {
+		return c.Do(http.MethodPost, proxy+"/t/acme/query", fmt.Sprintf(`{"sql":"create table if not exists seen%d (v)"}`, n), "Domicile-Hold", "200")
+	}
+	c.Must(write(1), http.StatusOK)
+	primary.Kill()
+	wipe(t, copied)
+	wait.For(t, "the tenant is given to the copy, which does not have it", func() error {
+		if a := c.Do(http.MethodGet, c.Controls[0].URL+"/_metrics", "", "Authorization", "Bearer "+testcluster.Token); !contains(a, "domicile_promotions_failed_total 1") {
+			return fmt.Errorf("%d", a.Status)
+		}
+		return nil
+	})
+	primary.Start()
+	primary.AwaitReady()
+	wait.For(t, "the former primary writes it again", func() error {
+		if a := write(2); a.Status != http.StatusOK {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
+	c.Must(c.Do(http.MethodPost, proxy+"/t/acme/query", `{"sql":"select * from seen1"}`), http.StatusOK)
+	c.AwaitCopiesInSync(1, "acme")
+	c.Verify("acme")
+}
+
+// TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain: its primary may write only
+// while it promises, and it promises over the connection by which it follows.
+func TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
+		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
+	createReplicated(t, c, "n1", "acme")
+	write := func() error {
+		a := c.Do(http.MethodPost, c.Proxies[0].URL+"/t/acme/query", `{"sql":"create table if not exists seen (v)"}`, "Domicile-Hold", "0")
+		if a.Status != http.StatusOK {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	}
+	c.Controls[0].Kill()
+	wait.For(t, "the lease lapses, and the copy promises", func() error {
+		a := c.Do(http.MethodGet, c.Nodes[0].URL+"/_admin/lease", "", "Authorization", "Bearer "+testcluster.NodeToken)
+		if !contains(a, `"left_ms":0`) {
+			return fmt.Errorf("%s", a)
+		}
+		return write()
+	})
+	c.Nodes[1].Kill()
+	c.Nodes[1].Start()
+	c.Nodes[1].AwaitReady()
+	wait.For(t, "the primary writes again", write)
+	c.Controls[0].Start()
+	c.Controls[0].AwaitReady()
+	c.AwaitCopiesInSync(1, "acme")
+	c.Verify("acme")
+}
+
+func contains(a testcluster.Answer, text string) bool {
+	return a.Status == http.StatusOK && bytes.Contains(a.Body, []byte(text))
+}
