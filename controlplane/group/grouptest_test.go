@@ -2,12 +2,14 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +173,10 @@ func (m *member) open() error {
 		addr = "127.0.0.1:0"
 	}
 	l, err := net.Listen("tcp", addr)
+	// While it was down, a connection of another test may have been given its port.
+	for deadline := time.Now().Add(patience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline); l, err = net.Listen("tcp", addr) {
+		<-time.After(10 * time.Millisecond)
+	}
 	if err != nil {
 		return err
 	}
