@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"sync"
 
 	"domicile/controlplane/loops"
@@ -112,6 +113,7 @@ type knowledge struct {
 	mu      sync.Mutex
 	trouble map[fsm.UnitName]string
 	lost    map[fsm.UnitName]proto.PositionRange
+	told    map[string]bool // what was lost, as this process told it in any term
 }
 
 // knowledgeKept bounds each map; what is beyond is not told.
@@ -154,6 +156,23 @@ func (k *knowledge) found(u fsm.UnitName, lost proto.PositionRange) {
 	if len(k.lost) < knowledgeKept {
 		k.lost[u] = lost
 	}
+}
+
+// first reports whether a finding was not told by this process yet.
+func (k *knowledge) first(f *loops.Finding) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := fmt.Sprint(f.Node, f.Unit, f.From, f.To, f.Files)
+	if k.told[key] {
+		return false
+	}
+	if k.told == nil {
+		k.told = make(map[string]bool)
+	}
+	if len(k.told) < knowledgeKept {
+		k.told[key] = true
+	}
+	return true
 }
 
 // lostOf gives what a unit's former primary had acknowledged alone, once known.

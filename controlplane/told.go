@@ -269,6 +269,9 @@ func (s *shift) tell(state *fsm.State, findings []loops.Finding) {
 				event.Lost = &proto.PositionRange{From: f.From, To: f.To}
 				s.known.found(f.Unit.Unit, *event.Lost)
 			}
+			if !s.known.first(&f) {
+				continue
+			}
 			what := "a failover lost writes that a node had acknowledged alone; it keeps them aside"
 			switch {
 			case f.From != "":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -145,7 +146,7 @@ func (c *nodeCall) look(ctx context.Context) loops.Answer {
 	}
 	a = loops.Answer{Outcome: loops.Done, Held: make([]loops.Held, 0, len(held))}
 	for _, h := range held {
-		one := loops.Held{UnitRef: fsm.UnitRef{Unit: h.Unit, ID: h.ID}, Aside: h.Aside}
+		one := loops.Held{UnitRef: fsm.UnitRef{Unit: h.Unit, ID: h.ID}, Aside: fileNames(h.Aside)}
 		one.Epoch, one.Seq, _ = parsePosition(h.Position)
 		if h.Lost != nil {
 			one.From, one.To = h.Lost.From, h.Lost.To
@@ -153,6 +154,15 @@ func (c *nodeCall) look(ctx context.Context) loops.Answer {
 		a.Held = append(a.Held, one)
 	}
 	return a
+}
+
+// fileNames gives the names of files in a node's aside/, as the answer to a removal does.
+func fileNames(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, p := range paths {
+		names[i] = filepath.Base(p)
+	}
+	return names
 }
 
 func (c *nodeCall) held(ctx context.Context, limit time.Duration) ([]proto.HeldUnit, loops.Answer, bool) {

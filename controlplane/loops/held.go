@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"domicile/fsm"
 )
@@ -16,7 +17,7 @@ type look struct {
 	strange  map[fsm.UnitRef]fsm.Millis // held though not placed there, since when it was first seen
 	removing map[fsm.UnitRef]bool       // seen twice: to be removed
 	held     []Held                     // an answer that was not looked through yet
-	told     map[fsm.UnitRef]bool       // what was lost was told
+	told     map[fsm.UnitRef]string     // what was lost, as it was told
 }
 
 // looked notes what a node answered.
@@ -105,13 +106,14 @@ func (p *planner) placedOn(r fsm.UnitRef, n fsm.NodeName) bool {
 // tellLost tells once what a node had acknowledged alone on a branch that was
 // given up (L7).
 func (p *planner) tellLost(n *fsm.Node, l *look, h Held) {
-	if h.From == "" && len(h.Aside) == 0 || l.told[h.UnitRef] {
+	what := strings.Join(append([]string{h.From, h.To}, h.Aside...), " ")
+	if h.From == "" && len(h.Aside) == 0 || l.told[h.UnitRef] == what {
 		return
 	}
 	if l.told == nil {
-		l.told = make(map[fsm.UnitRef]bool)
+		l.told = make(map[fsm.UnitRef]string)
 	}
-	l.told[h.UnitRef] = true
+	l.told[h.UnitRef] = what
 	p.plan.Findings = append(p.plan.Findings, Finding{Kind: FoundLost, Node: n.Name, Unit: h.UnitRef,
 		From: h.From, To: h.To, Files: h.Aside})
 }

@@ -50,9 +50,12 @@ type NodeNews struct {
 type nodeMemory struct {
 	lostAt fsm.Millis // when it was first seen as lost; 0: it is not
 	boot   string     // its process, as it was seen last
-	quiet  bool       // it was seen not to answer since
-	lapse  *lapse
-	look   look
+	// settling: it came, or came back, and its copies do not all follow yet. What it
+	// gives up for that it can tell only then.
+	settling bool
+	quiet    bool // it was seen not to answer since
+	lapse    *lapse
+	look     look
 }
 
 // lapse is a failover that is being prepared: positions are asked for of the
@@ -63,7 +66,7 @@ type lapse struct {
 	seen  map[fsm.CopyRef]Held
 }
 
-func newNodeMemory() *nodeMemory { return new(nodeMemory) }
+func newNodeMemory() *nodeMemory { return &nodeMemory{settling: true} }
 
 // told notes the positions that a node answered for a failover.
 func (m *nodeMemory) told(c Call, a Answer) {
@@ -133,10 +136,14 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	if news.Boot != k.boot {
 		if k.boot != "" {
 			p.restarted(n)
+			k.settling = true
 		}
 		k.boot = news.Boot
 	}
 	p.report(n, news)
+	if k.settling && !p.catchesUp(n) {
+		k.settling, k.look.again = false, k.look.next > 0
+	}
 	p.lookAt(n, k)
 	if news.Stopping {
 		p.takeOut(n)
@@ -191,7 +198,20 @@ func (p *planner) back(n *fsm.Node, k *nodeMemory) {
 		return
 	}
 	p.proposeFor(Matter{Kind: MatterBack, Node: n.Name}, &fsm.NodeBack{Node: n.Name})
-	k.look.again = true
+	k.look.again, k.settling = true, true
+}
+
+// catchesUp reports whether a node was a unit's primary and does not follow its present
+// one, or has copies that are not in sync.
+func (p *planner) catchesUp(n *fsm.Node) bool {
+	for u := range p.s.HeldBy(n.Name) {
+		if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
+			return c.Node == n.Name && (c.State == fsm.CopyFormer || c.State.Follows() && c.State != fsm.CopyInSync)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // proposeFor proposes what is about a node; the nodes are looked at again when
