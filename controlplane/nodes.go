@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"domicile/controlplane/lease"
 	"domicile/fsm"
@@ -24,7 +26,7 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 		return err
 	}
 	cmd := &fsm.PutNode{Name: name, Addr: put.Addr, Token: put.Token, Region: put.Region,
-		Zone: put.Zone, Standby: put.Standby, Weight: put.Weight}
+		Zone: put.Zone, Standby: put.Standby, Weight: put.Weight, Exclusive: true}
 	if !c.replayed {
 		if err := s.askNode(c.Context(), s.group.State(), cmd); err != nil {
 			return err
@@ -123,11 +125,43 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if _, err := s.nodes.stats(ctx, nodeAt{name: cmd.Name, addr: *addr, token: *token}); err != nil {
+	stats, err := s.nodes.stats(ctx, nodeAt{name: cmd.Name, addr: *addr, token: *token})
+	if err != nil {
 		return err
+	}
+	if other, ok := s.sameProcess(ctx, state, cmd.Name, stats.Boot); ok {
+		return refusal(fsm.AddressTaken(cmd.Name, other))
 	}
 	cmd.Addr, cmd.Token = addr, token
 	return nil
+}
+
+// sameProcess finds another node that is the process boot: it asks all that are
+// recorded, within statsTimeout. Apply sees that two have the same address, and not
+// that two addresses lead to the same place.
+func (s *Server) sameProcess(ctx context.Context, state *fsm.State, name fsm.NodeName, boot string) (fsm.NodeName, bool) {
+	if boot == "" {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	var asked sync.WaitGroup
+	var found atomic.Pointer[fsm.Node]
+	for n := range state.Nodes() {
+		if n.Name == name {
+			continue
+		}
+		asked.Go(func() {
+			if told, err := s.nodes.stats(ctx, at(n)); err == nil && told.Boot == boot {
+				found.Store(n)
+			}
+		})
+	}
+	asked.Wait()
+	if n := found.Load(); n != nil {
+		return n.Name, true
+	}
+	return "", false
 }
 
 // standbyKnown tells of an unknown standby before the node is asked.

@@ -148,3 +148,23 @@ func TestC5AStandbyIsInItsNodesRegion(t *testing.T) {
 	s.want(s.ask("PUT", "/_shard/nodes/n1", `{"standby":""}`), 200, "")
 	s.want(s.ask("PUT", "/_shard/nodes/s1", `{"region":"us"}`), 409, fsm.CodeNodeInUse) // it holds the copies of n1's tenants
 }
+
+// TestN5AProcessIsOneNode has a node's process recorded under a second name: by the
+// same address, and by another spelling of it, which only the process can tell.
+func TestN5AProcessIsOneNode(t *testing.T) {
+	s := startGroup(t, 1, nil).leader()
+	one, two := newFakeNode(t, "n1"), newFakeNode(t, "n2")
+	s.addNode(one, "eu", "a")
+	s.addNode(two, "eu", "b")
+	spelled := strings.Replace(one.addr(), "127.0.0.1", "localhost", 1)
+	for _, addr := range []string{one.addr(), "http://" + one.addr(), spelled} {
+		for _, name := range []string{"n9", "n2"} {
+			r := s.want(s.ask("PUT", "/_shard/nodes/"+name, fmt.Sprintf(`{"addr":%q,"token":%q}`, addr, nodeToken)), 409, fsm.CodeAddressTaken)
+			if r.body["node"] != "n1" {
+				t.Errorf("%s at %s: the refusal names %v, want n1", name, addr, r.body)
+			}
+		}
+	}
+	s.want(s.ask("PUT", "/_shard/nodes/n1", fmt.Sprintf(`{"addr":%q}`, spelled)), 200, "")
+	s.want(s.ask("GET", "/_shard/nodes/n9", ""), 404, fsm.CodeNodeUnknown)
+}

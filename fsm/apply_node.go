@@ -13,6 +13,9 @@ func (c *change) putNode(cmd *PutNode) Result {
 	if r := cmd.check(); r != nil {
 		return refused(r)
 	}
+	if r := c.addrTaken(cmd); r != nil {
+		return refused(r)
+	}
 	e, changed := c.nodes.Get(cmd.Name)
 	var n Node
 	if changed {
@@ -83,6 +86,34 @@ func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
+}
+
+// addrTaken refuses the address of another node: one process under two names would
+// be told by each to remove what the other one keeps there.
+func (c *change) addrTaken(cmd *PutNode) *Refusal {
+	if !cmd.Exclusive || cmd.Addr == nil {
+		return nil
+	}
+	for n := range c.Nodes() {
+		if n.Name != cmd.Name && endpoint(n.Addr) == endpoint(*cmd.Addr) {
+			return AddressTaken(cmd.Name, n.Name)
+		}
+	}
+	return nil
+}
+
+// AddressTaken refuses node, which is reached where other is.
+func AddressTaken(node, other NodeName) *Refusal {
+	return refuse(CodeAddressTaken, "node "+string(node)+" would be the same process as node "+string(other)+
+		", which is recorded there: a node has one name; change or delete "+string(other)+" first", "node", string(other))
+}
+
+// endpoint is what two spellings of one address have in common.
+func endpoint(addr string) string {
+	if _, rest, ok := strings.Cut(addr, "://"); ok {
+		addr = rest
+	}
+	return strings.ToLower(addr)
 }
 
 // check refuses values that no node can have, whatever is recorded.

@@ -47,6 +47,9 @@ type PutNode struct {
 	Zone    *ZoneName
 	Standby *NodeName // "" ends a pair
 	Weight  *uint32
+	// Exclusive refuses an Addr that another node has. Set in all that is proposed
+	// now; entries from before it are taken as they were.
+	Exclusive bool
 }
 
 // DeleteNode forgets a node that holds nothing (N6). Force writes it off: its

@@ -13,6 +13,7 @@ const (
 	CodeStandbyUnknown  Code = "unknown_standby"    // 404
 	CodeMemberUnknown   Code = "unknown_server"     // 404
 	CodeTenantExists    Code = "tenant_exists"      // 409
+	CodeAddressTaken    Code = "address_taken"      // 409 another node is recorded at that address, or is that process
 	CodeNodeInUse       Code = "node_in_use"        // 409 N3, N6
 	CodeRegionInUse     Code = "region_in_use"      // 409
 	CodeRegionMismatch  Code = "region_mismatch"    // 409 T2, C5

@@ -209,3 +209,21 @@ func TestI3AKeptRefusalIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestN5NoTwoNodesHaveOneAddress: a process under two names would lose what one of
+// them does not place there.
+func TestN5NoTwoNodesHaveOneAddress(t *testing.T) {
+	d := newDir(t)
+	put := func(n fsm.NodeName, addr string) *fsm.PutNode {
+		return &fsm.PutNode{Name: n, Addr: &addr, Token: ptr("t"), Exclusive: true}
+	}
+	d.ok(put("n1", "a:1"))
+	for _, spelling := range []string{"a:1", "http://a:1", "https://A:1"} {
+		d.refused(fsm.CodeAddressTaken, put("n2", spelling), "n1")
+	}
+	d.ok(put("n1", "http://a:1"))
+	d.ok(put("n2", "a:2"))
+	d.refused(fsm.CodeAddressTaken, put("n2", "a:1"), "n1")
+	d.ok(&fsm.PutNode{Name: "n2", Zone: ptr(fsm.ZoneName("z")), Exclusive: true})
+	d.ok(&fsm.PutNode{Name: "n3", Addr: ptr("a:1"), Token: ptr("t")}) // an entry from before this rule
+}

@@ -41,6 +41,7 @@ var statuses = map[Code]int{
 	fsm.CodeStandbyUnknown:  http.StatusNotFound,
 	fsm.CodeMemberUnknown:   http.StatusNotFound,
 	fsm.CodeTenantExists:    http.StatusConflict,
+	fsm.CodeAddressTaken:    http.StatusConflict,
 	fsm.CodeNodeInUse:       http.StatusConflict,
 	fsm.CodeRegionInUse:     http.StatusConflict,
 	fsm.CodeRegionMismatch:  http.StatusConflict,

@@ -21,7 +21,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.PutNode:
 		m.Command = &pb.Entry_PutNode{PutNode: &pb.PutNode{
 			Name: string(c.Name), Addr: c.Addr, Token: c.Token, Region: text(c.Region), Zone: text(c.Zone),
-			Standby: text(c.Standby), Weight: c.Weight,
+			Standby: text(c.Standby), Weight: c.Weight, Exclusive: c.Exclusive,
 		}}
 	case *fsm.DeleteNode:
 		m.Command = &pb.Entry_DeleteNode{DeleteNode: &pb.DeleteNode{Name: string(c.Name), Force: c.Force}}
@@ -69,7 +69,7 @@ func command(m *pb.Entry) fsm.Command {
 		n := c.PutNode
 		return &fsm.PutNode{
 			Name: fsm.NodeName(n.Name), Addr: n.Addr, Token: n.Token, Region: name[fsm.RegionName](n.Region),
-			Zone: name[fsm.ZoneName](n.Zone), Standby: name[fsm.NodeName](n.Standby), Weight: n.Weight,
+			Zone: name[fsm.ZoneName](n.Zone), Standby: name[fsm.NodeName](n.Standby), Weight: n.Weight, Exclusive: n.Exclusive,
 		}
 	case *pb.Entry_DeleteNode:
 		return &fsm.DeleteNode{Name: fsm.NodeName(c.DeleteNode.GetName()), Force: c.DeleteNode.GetForce()}

@@ -112,8 +112,8 @@ func serveGrants() {
 				if err != nil {
 					return
 				}
-				body := fmt.Sprintf(`{"epoch":"%s","left_ms":900,"grant":%s,"boot":"b0f1c2","ack":"replica"}`,
-					field(buf[:n], `"epoch":"`), field(buf[:n], `"grant":`))
+				body := fmt.Sprintf(`{"epoch":"%s","left_ms":900,"grant":%s,"boot":"%p","ack":"replica"}`,
+					field(buf[:n], `"epoch":"`), field(buf[:n], `"grant":`), c)
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: domicile\r\nDate: Mon, 30 Nov 2026 04:06:14 GMT\r\nContent-Type: application/json\r\nContent-Length: "+
 					strconv.Itoa(len(body))+"\r\n\r\n"+body)
 			}

@@ -42,6 +42,7 @@ type conflict struct {
 type copiesReply struct {
 	proto.CopyReport
 	Following map[fsm.UnitName][]string `json:"following"`
+	Boot      string                    `json:"boot"` // "": the node does not tell its process
 }
 
 // grant makes a call at now, and those that follow from its answer, and tells
@@ -92,7 +93,9 @@ func (l *loop) begin(now time.Duration) (sending, bool) {
 	}
 	l.flying = c.ms
 	c.number, c.acked = l.ledger.next(confirmed)
-	c.boot = l.ledger.boot
+	if c.boot = l.ledger.boot; l.foreign {
+		c.boot = noProcess
+	}
 	l.mu.Unlock()
 	c.list = l.present(state)
 	l.sent, l.hasty = c.list.rev, false
@@ -106,7 +109,7 @@ func (l *loop) render(c *sending) []byte {
 	b = append(b, `{"ms":`...)
 	b = strconv.AppendInt(b, c.ms.Milliseconds(), 10)
 	b = append(b, `,"epoch":"`...)
-	b = append(b, name(c.list.rev)...)
+	b = append(b, c.list.name...)
 	b = append(b, '"')
 	if len(part) > 0 {
 		b = append(append(b, ','), part...)
@@ -187,12 +190,22 @@ func unexpected(r reply) error {
 func (l *loop) granted(c sending, r reply, seen time.Duration, stamp uint64) outcome {
 	var g proto.Granted
 	err := json.Unmarshal(r.body, &g)
-	if err != nil || g.Grant != c.number || g.Epoch != name(c.list.rev) || g.Boot == "" || len(g.Boot) > maxBoot {
+	if err != nil || g.Grant != c.number || g.Epoch != c.list.name || g.Boot == "" || len(g.Boot) > maxBoot {
 		return outcome{err: errors.New("it answers a grant with something else than that grant")}
 	}
 	l.held.took()
 	l.lagging = len(g.Lagging) > 0
+	other, own := l.shift.procs.claim(g.Boot, l)
+	l.foreign = !own
 	l.mu.Lock()
+	if !own {
+		// It has taken the grant, and what it was granted as the other node may be
+		// written by this list: that ends no later than if this node had been granted.
+		l.ledger.answered(g.Boot, c.ms, seen, stamp, l.shift.confirms.succeeded.Load())
+		l.view.confirmed, l.view.Boot = false, g.Boot
+		l.mu.Unlock()
+		return outcome{err: another(other)}
+	}
 	// A node that begins anew, or was silent, has no time to lose.
 	l.hasty = l.view.Silent || c.acked == 0 || g.Boot != c.boot
 	l.ledger.answered(g.Boot, c.ms, seen, stamp, l.shift.confirms.succeeded.Load())
@@ -211,6 +224,15 @@ func (l *loop) notGranted(r reply) outcome {
 	var n proto.NotGranted
 	if err := json.Unmarshal(r.body, &n); err != nil || len(n.Boot) > maxBoot {
 		return outcome{err: unexpected(r)}
+	}
+	if n.Boot != "" {
+		other, own := l.shift.procs.claim(n.Boot, l)
+		if l.foreign = !own; !own {
+			l.mu.Lock()
+			l.view.Boot = n.Boot
+			l.mu.Unlock()
+			return outcome{err: another(other)}
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,14 +317,19 @@ func (l *loop) poll(now time.Duration, try bool) (until time.Duration) {
 		err = unexpected(r)
 	case json.Unmarshal(r.body, &c) != nil:
 		err = errors.New("it does not tell of its copies")
+	case c.Boot != "" && len(c.Boot) <= maxBoot:
+		if other, own := l.shift.procs.claim(c.Boot, l); !own {
+			err = another(other)
+		}
 	}
 	seen := l.tick()
 	l.mu.Lock()
+	l.view.Boot = c.Boot
 	if err != nil {
 		l.vanish(err)
 		return l.next
 	}
-	l.appear(func(s *Status) { s.Report, s.Following = c.CopyReport, c.Following }, seen)
+	l.appear(func(s *Status) { s.Report, s.Following, s.Boot = c.CopyReport, c.Following, c.Boot }, seen)
 	return l.next
 }
 

@@ -52,7 +52,7 @@ func (h *held) lacks(epoch string) bool {
 		return false
 	}
 	for _, l := range append([]*list{h.base}, h.recent...) {
-		if l != nil && l != h.base && name(l.rev) == epoch {
+		if l != nil && l != h.base && l.name == epoch {
 			h.base = l
 			return true
 		}

@@ -33,6 +33,7 @@ func stage(t *testing.T, lease fsm.Millis, count int, f func(t *testing.T, s *sc
 		ends := make(map[string]*testNode)
 		for i := range count {
 			n := leased(fsm.NodeName(fmt.Sprint("n", i+1)))
+			n.ID = fsm.NodeID(i + 1)
 			nodes = append(nodes, n)
 			ends[n.Addr] = newTestNode(s.clock)
 		}
@@ -79,7 +80,7 @@ func TestFirstGrantsComeInTwos(t *testing.T) {
 		if !n.writes("u") {
 			t.Error("the node does not write at the moment of the first grants")
 		}
-		if st := s.know(t, "n1"); st.Lease != fsm.LeaseTaken || !st.Answered || st.Boot != "boot1" || st.LeftMS != 900 {
+		if st := s.know(t, "n1"); st.Lease != fsm.LeaseTaken || !st.Answered || st.Boot != n.boot() || st.LeftMS != 900 {
 			t.Errorf("status %+v", st)
 		}
 		time.Sleep(300 * time.Millisecond)

@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +11,13 @@ import (
 	"domicile/fsm"
 )
 
-// list is what a node may write, as the directory has it at rev: the name of a
-// list is that revision in decimal. Records are shared with the directory.
+// list is what a node may write, as the directory has it at rev. Records are
+// shared with the directory.
 type list struct {
-	rev   fsm.Revision
+	rev fsm.Revision
+	// name is the epoch by which a grant names the list: the revision and the node's
+	// id, so that the lists of two nodes are never taken for each other.
+	name  string
 	units []*fsm.Placed           // in the order of compareUnits
 	addrs map[fsm.NodeName]string // base URLs of the nodes of their copies
 }
@@ -21,6 +25,9 @@ type list struct {
 // listOf gives the present list of a node.
 func listOf(state *fsm.State, node fsm.NodeName) *list {
 	l := &list{rev: state.ListRevision(node), addrs: make(map[fsm.NodeName]string)}
+	if n, ok := state.Node(node); ok {
+		l.name = fmt.Sprintf("%d-%d", l.rev, n.ID)
+	}
 	for p := range state.Grantable(node) {
 		l.units = append(l.units, p)
 		for _, c := range p.Copies {
@@ -105,7 +112,7 @@ func (l *list) since(base *list) []byte {
 	if len(add)+len(gone) > len(l.units) {
 		return l.whole()
 	}
-	b := append([]byte(`"base":"`), name(base.rev)...)
+	b := append([]byte(`"base":"`), base.name...)
 	b = append(b, '"')
 	if len(add) > 0 {
 		b = append(b, `,"add":`...)
@@ -130,9 +137,6 @@ func without(gone, add []*fsm.Placed) []*fsm.Placed {
 	}
 	return slices.DeleteFunc(gone, func(p *fsm.Placed) bool { return again[p.Unit] })
 }
-
-// name is the epoch by which a grant names a list.
-func name(rev fsm.Revision) string { return strconv.FormatUint(uint64(rev), 10) }
 
 func appendItems(b []byte, units []*fsm.Placed) []byte {
 	b = append(b, '[')

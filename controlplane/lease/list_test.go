@@ -89,15 +89,15 @@ func TestListsByDifference(t *testing.T) {
 			}
 			for {
 				part := h.next(present)
-				fits := len(part) > 0 && (h.whole || h.base != nil && name(h.base.rev) == epoch)
-				if !fits && epoch != name(present.rev) {
+				fits := len(part) > 0 && (h.whole || h.base != nil && h.base.name == epoch)
+				if !fits && epoch != present.name {
 					if !h.lacks(epoch) {
 						t.Fatalf("seed %d: the whole list does not fit", seed)
 					}
 					continue
 				}
-				if epoch != name(present.rev) {
-					holds, epoch = tell(t, holds, epoch, part), name(present.rev)
+				if epoch != present.name {
+					holds, epoch = tell(t, holds, epoch, part), present.name
 				}
 				break
 			}

@@ -27,6 +27,7 @@ const (
 type loop struct {
 	shift   *shift
 	name    fsm.NodeName
+	id      fsm.NodeID
 	cancel  context.CancelFunc
 	record  atomic.Pointer[fsm.Node] // as the watcher last saw it
 	list    atomic.Uint64            // revision of the node's list, likewise
@@ -38,6 +39,8 @@ type loop struct {
 	view   view
 	flying time.Duration // length of the grant under way; else 0
 	closed bool          // the node is recorded no more
+
+	process string // the process that is this node; guarded by processes.mu
 
 	// of the loop's own goroutine
 	last    time.Duration // newest reading of the clock
@@ -54,10 +57,11 @@ type loop struct {
 	started bool          // a call was made
 	failed  int           // calls in a row
 	retried bool          // a new connection was tried for the call under way
+	foreign bool          // the process at the node's address is another node
 }
 
 func newLoop(s *shift, n *fsm.Node, l *ledger, cancel context.CancelFunc) *loop {
-	loop := &loop{shift: s, name: n.Name, ledger: l, cancel: cancel, wake: make(chan struct{}, 1)}
+	loop := &loop{shift: s, name: n.Name, id: n.ID, ledger: l, cancel: cancel, wake: make(chan struct{}, 1)}
 	loop.record.Store(n)
 	return loop
 }

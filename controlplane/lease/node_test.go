@@ -45,7 +45,7 @@ func newTestNode(clock boottime.Clock) *testNode {
 	return n
 }
 
-func (n *testNode) boot() string { return fmt.Sprint("boot", n.boots) }
+func (n *testNode) boot() string { return fmt.Sprintf("%p-%d", n, n.boots) }
 
 func (n *testNode) restart() {
 	n.mu.Lock()

@@ -18,6 +18,7 @@ type shift struct {
 	term     uint64
 	began    time.Duration // the term counts from here
 	confirms *confirmer
+	procs    processes
 	over     chan struct{} // closed when the term has ended
 	work     sync.WaitGroup
 	// tail is what each grant has behind its list and before its numbers.
@@ -152,6 +153,7 @@ func (s *shift) start(ctx context.Context, n *fsm.Node, settings fsm.Settings) *
 func (s *shift) end(name fsm.NodeName, l *loop) {
 	l.cancel()
 	delete(s.loops, name)
+	s.procs.leave(l)
 	s.longer = max(s.longer, l.close())
 }
 

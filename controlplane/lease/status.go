@@ -41,7 +41,9 @@ type Status struct {
 	// nothing through.
 	Lapse uint64
 
-	Boot string    // the node's process
+	// Boot is the node's process; also while the node counts as silent because the
+	// process at its address is another node.
+	Boot string
 	Ack  proto.Ack // its --ack
 	// List is the revision of the list of units that the node last answered to
 	// hold (fsm.State.ListRevision); 0 where this keeper sent it none.

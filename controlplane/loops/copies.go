@@ -116,7 +116,7 @@ func (p *planner) removeLeft(u *fsm.Placed) {
 		switch due := c.Since + p.s.Settings().RemoveAfter; {
 		case m.removed[at] != 0:
 			p.lists.drop = append(p.lists.drop, at)
-		case !safe || t.running:
+		case !safe || t.running || !p.apart(ref(u), c.Node, false):
 		case m.beingTold(u.Unit, c.Node):
 			m.park(c.Node, u.Unit) // it could arrive after the removal, and make the unit again
 		case p.now < due:

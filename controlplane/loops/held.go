@@ -103,6 +103,28 @@ func (p *planner) placedOn(r fsm.UnitRef, n fsm.NodeName) bool {
 	return u.Node == n || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == n })
 }
 
+// apart reports whether the process of n is none of those that an entry places a
+// unit on: what is removed from n would be removed there. strict: a node that has
+// not told its process in this term may be the same.
+func (p *planner) apart(r fsm.UnitRef, n fsm.NodeName, strict bool) bool {
+	u, ok := p.s.Placed(r.Unit)
+	own := p.news.Nodes[n]
+	if !ok || u.ID != r.ID || own == nil {
+		return true
+	}
+	differs := func(name fsm.NodeName) bool {
+		news := p.news.Nodes[name]
+		if name == n || name == "" {
+			return true
+		}
+		if news == nil || news.Boot == "" && !news.Answered {
+			return !strict
+		}
+		return own.Boot == "" || news.Boot != own.Boot
+	}
+	return differs(u.Node) && !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return !differs(c.Node) })
+}
+
 // tellLost tells once what a node had acknowledged alone on a branch that was
 // given up (L7).
 func (p *planner) tellLost(n *fsm.Node, l *look, h Held) {
@@ -130,6 +152,8 @@ func (p *planner) removeStrange(n *fsm.Node, l *look) {
 		call := Call{Work: RemoveUnit, Target: fsm.Target{Unit: r.Unit, ID: r.ID, Node: n.Name}}
 		t := p.m.known(call)
 		switch {
+		case !p.apart(r, n.Name, true):
+			delete(l.removing, r) // looked at again
 		case t.running:
 		case t.failures > 0 && p.now < t.retryAt:
 			p.nodesAt(t.retryAt)

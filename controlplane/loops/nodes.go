@@ -28,8 +28,8 @@ type NodeNews struct {
 	Silent   bool          // its last call failed
 	Lapsed   bool          // its lease has certainly lapsed, and it is sent nothing until a failover was recorded
 	Lapse    uint64        // which time that is, in this term
-	Boot     string        // its process, of a node that takes leases
 	Stopping bool          // it wants to hand its units over
+	Boot     string        // the process at its address; "": not known
 	// List is the revision of the list of units that it holds, which Lagging and
 	// Behind are of; of Behind, the copy that is the furthest ahead comes first.
 	List            fsm.Revision

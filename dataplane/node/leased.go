@@ -197,7 +197,8 @@ func (r *request) copies() error {
 	return r.json(200, struct {
 		proto.CopyReport
 		Following map[fsm.UnitName][]string `json:"following"`
-	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following)})
+		Boot      string                    `json:"boot"`
+	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following), r.s.boot})
 }
 
 // copiesPatience is how long a copy may lack a commit before GET copies says so.

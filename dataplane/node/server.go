@@ -25,6 +25,7 @@ type Server struct {
 	// Constant after New.
 	cfg      Config
 	log      hclog.Logger
+	boot     string // this process, drawn at its start
 	store    *store.Store
 	streams  *hrana.Streams
 	fence    fence
@@ -58,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger}
+	s := &Server{cfg: cfg, log: cfg.Logger, boot: httpserve.NewRequestID()}
 	if err := s.Reload(cfg.Tokens); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *Server) open(sc store.Config) (err error) {
 	}
 	s.fence.ending = s.draining.Load
 	if s.cfg.Lease {
-		s.fence.lease = lease.New(s.cfg.Clock, httpserve.NewRequestID())
+		s.fence.lease = lease.New(s.cfg.Clock, s.boot)
 		s.fence.compared = s.replica.Compared
 	}
 	return nil

@@ -756,6 +756,7 @@ type PutNode struct {
 	Zone          *string                `protobuf:"bytes,5,opt,name=zone,proto3,oneof" json:"zone,omitempty"`
 	Standby       *string                `protobuf:"bytes,6,opt,name=standby,proto3,oneof" json:"standby,omitempty"`
 	Weight        *uint32                `protobuf:"varint,7,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,8,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +838,13 @@ func (x *PutNode) GetWeight() uint32 {
 		return *x.Weight
 	}
 	return 0
+}
+
+func (x *PutNode) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
 }
 
 type DeleteNode struct {
@@ -5254,7 +5262,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\tPutMember\x12+\n" +
 	"\x06member\x18\x01 \x01(\v2\x13.domicile.v1.MemberR\x06member\"\x1e\n" +
 	"\fDeleteMember\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x81\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x9f\x02\n" +
 	"\aPutNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\x04addr\x18\x02 \x01(\tH\x00R\x04addr\x88\x01\x01\x12\x19\n" +
@@ -5262,7 +5270,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\tH\x02R\x06region\x88\x01\x01\x12\x17\n" +
 	"\x04zone\x18\x05 \x01(\tH\x03R\x04zone\x88\x01\x01\x12\x1d\n" +
 	"\astandby\x18\x06 \x01(\tH\x04R\astandby\x88\x01\x01\x12\x1b\n" +
-	"\x06weight\x18\a \x01(\rH\x05R\x06weight\x88\x01\x01B\a\n" +
+	"\x06weight\x18\a \x01(\rH\x05R\x06weight\x88\x01\x01\x12\x1c\n" +
+	"\texclusive\x18\b \x01(\bR\texclusiveB\a\n" +
 	"\x05_addrB\b\n" +
 	"\x06_tokenB\t\n" +
 	"\a_regionB\a\n" +

@@ -884,6 +884,16 @@ func (m *PutNode) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Exclusive {
+		i--
+		if m.Exclusive {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
+	}
 	if m.Weight != nil {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.Weight))
 		i--
@@ -5548,6 +5558,9 @@ func (m *PutNode) SizeVT() (n int) {
 	if m.Weight != nil {
 		n += 1 + protohelpers.SizeOfVarint(uint64(*m.Weight))
 	}
+	if m.Exclusive {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -9163,6 +9176,26 @@ func (m *PutNode) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Weight = &v
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Exclusive", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Exclusive = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -21122,6 +21155,26 @@ func (m *PutNode) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Weight = &v
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Exclusive", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Exclusive = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
