@@ -19,7 +19,7 @@ func TestHolderTable(t *testing.T) {
 		code               string
 	}{
 		{"none", `{"ms":1000}`, "", 400, "holder_required"},
-		{"an authority alone", `{"ms":1000,"authority":"c1/global"}`, "", 409, "holder_newer"},
+		{"an authority alone", `{"ms":1000,"authority":"c1/global"}`, "", 400, "bad_request"},
 		{"a term alone", `{"ms":1000,"term":5}`, "", 400, "bad_request"},
 		{"the same", `{"ms":1000,` + h("c1/global", 1, 1) + `}`, "", 200, ""},
 		{"the same, by header", `{"ms":1000}`, "c1/global 1 1", 200, ""},
@@ -214,4 +214,29 @@ func TestFileComesAndGoes(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	n.query("copy", "insert into t (v) values ('x')")
+}
+
+// Test382AnIncompleteHolderTiesTheNodeToNobody sends a fresh node first calls whose
+// maker is not told whole: none of them counts, and any authority may have it after.
+func Test382AnIncompleteHolderTiesTheNodeToNobody(t *testing.T) {
+	n := startNode(t, func(c *Config) { c.Lease = true })
+	for _, h := range []string{
+		`"authority":"c1"`, `"authority":"c1/global"`, `"authority":"c1/global","history":1`, `"authority":"c1/global","term":1`,
+		`"authority":"c1","history":1,"term":1`, `"authority":"/global","history":1,"term":1`, `"authority":"c1/","history":1,"term":1`,
+		`"authority":"c1/EU","history":1,"term":1`, `"authority":"c 1/eu","history":1,"term":1`, `"history":1,"term":1`,
+	} {
+		for _, call := range [][3]string{
+			{"PUT", "tenants/acme", `{"id":9,` + h + `}`},
+			{"POST", "lease", `{"ms":1000,"epoch":"e","primaries":[],"grant":1,"acked":0,` + h + `}`},
+			{"POST", "holder", `{"authority":"c1/eu","history":1,"term":1,"next":{` + h + `}}`},
+		} {
+			if a := n.admin(400, call[0], call[1], call[2]); a.code() != "bad_request" {
+				t.Errorf("%s %s of %s: %s", call[0], call[1], h, a.body)
+			}
+		}
+	}
+	for _, h := range []string{"c1 1 1", "c1/global 0 1", "c1/global 1 0"} {
+		n.admin(400, "PUT", "tenants/acme", `{"id":9}`, "Domicile-Holder", h)
+	}
+	n.admin(201, "PUT", "tenants/acme", `{"id":9}`, "Domicile-Holder", "c2/eu 1 1")
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"domicile/dataplane/node/store"
+	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -46,16 +47,23 @@ func (l *unitLocks) lock(unit string) (unlock func()) {
 	}
 }
 
-// validHolder checks what a call says of its maker. named is false where it says
-// nothing.
+// validHolder checks what a call says of its maker: all of it, or nothing, for which
+// named is false. A node is tied for good to what it takes here.
 func validHolder(h proto.Holder) (named bool, err error) {
 	if h == (proto.Holder{}) {
 		return false, nil
 	}
-	if h.Authority == "" || len(h.Authority) > 256 || strings.ContainsFunc(h.Authority, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return false, badRequest("authority, history and term belong together; an authority is 1 to 256 characters without blanks")
+	if !validAuthority(h.Authority) || h.History == 0 || h.Term == 0 {
+		return false, badRequest("authority, history and term belong together: an authority is a cluster's id, a slash, and global or a region's name; history and term count from 1")
 	}
 	return true, nil
+}
+
+// validAuthority reports whether a is "<cluster>/<region>" or "<cluster>/global".
+func validAuthority(a string) bool {
+	cluster, group, ok := strings.Cut(a, "/")
+	blank := func(c rune) bool { return c <= ' ' || c == 0x7f }
+	return ok && cluster != "" && len(a) <= 256 && !strings.ContainsFunc(cluster, blank) && fsm.ValidName(group)
 }
 
 // holderOf is the holder that a call names in its body, or in its header.
