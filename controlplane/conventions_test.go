@@ -80,7 +80,8 @@ func TestAnIdempotencyKeyAnswersWhatTheFirstDid(t *testing.T) {
 	n := newFakeNode(t, "n1")
 	leader.addNode(n, "eu", "a")
 	key := func(k string) []string { return []string{proto.HeaderIdempotencyKey, k} }
-	node := fmt.Sprintf(`{"addr":%q,"token":%q}`, n.addr(), nodeToken)
+	n9 := newFakeNode(t, "n9")
+	node := fmt.Sprintf(`{"addr":%q,"token":%q}`, n9.addr(), nodeToken)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -115,7 +116,7 @@ func TestAnIdempotencyKeyAnswersWhatTheFirstDid(t *testing.T) {
 		}
 	}
 	// A key needs no silent node to answer again.
-	n.Close()
+	n9.Close()
 	leader.want(leader.ask("PUT", "/_shard/nodes/n9", node, key("PUT /_shard/nodes/n9"+node)...), 201, "")
 	for _, bad := range []string{"", strings.Repeat("k", 257), "ü"} {
 		leader.want(leader.ask("PUT", "/_shard/tenants/b", "", key(bad)...), 400, proto.CodeBadRequest)

@@ -101,17 +101,16 @@ func follows(u *fsm.Placed, n fsm.NodeName) bool {
 // run does what the node's state asks for, and waits for it.
 func (f *handFailover) run(ctx context.Context) error {
 	leased := f.node.Lease == fsm.LeaseTaken && f.group.State().Settings().AutoFailover > 0
-	why := "takes no lease"
+	why := "takes no lease, so that nothing keeps it from going on to write: make sure that it does not, then ask again with force"
 	if f.node.Lease == fsm.LeaseTaken {
-		why = "is not leased any more (auto_failover_ms is 0)"
+		why = "takes leases and is given none (auto_failover_ms is 0): ask again with force, which waits for a lease that it still holds"
 	}
 	switch {
 	case f.c.replayed:
 		return f.handOver(ctx) // Apply gives the first answer, whatever is proposed
 	case !leased && !f.force && !f.node.Lost:
 		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnleased, Fields: map[string]string{"node": string(f.node.Name)},
-			Text: "node " + string(f.node.Name) + " " + why + ", so that nothing keeps it from going on to write: " +
-				"make sure that it does not, then ask again with force"})
+			Text: "node " + string(f.node.Name) + " " + why})
 	case f.answers(ctx):
 		flipped := f.flipUnpromoted(ctx)
 		if err := f.handOver(ctx); err != nil && flipped == 0 {

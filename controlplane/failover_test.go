@@ -345,7 +345,7 @@ func TestL6ForceShortensNoLeaseThatStillRuns(t *testing.T) {
 	s.copiesAre("t0", "n1", "n2:in_sync")
 	most := writers(t, "t0", nodes)
 	nodes[0].cut.Store(true)
-	s.want(s.ask("PUT", "/_shard/settings", `{"auto_failover_ms":0}`), 200, "")
+	s.want(s.ask("PUT", "/_shard/settings", `{"auto_failover_ms":0,"force":true}`), 200, "")
 	if !nodes[0].mayWrite("t0") {
 		t.Fatal("n1 holds no lease: nothing is shown")
 	}

@@ -64,7 +64,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/_admin/stats":
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot})
+		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot, Lease: n.leased})
 		return
 	case r.URL.Path == "/_admin/sizes":
 		n.mu.Lock()

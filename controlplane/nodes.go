@@ -129,6 +129,9 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	if err != nil {
 		return err
 	}
+	if stats.Lease && state.Settings().AutoFailover == 0 {
+		return unwritable(cmd.Name, startOtherwise)
+	}
 	if other, ok := s.sameProcess(ctx, state, cmd.Name, stats.Boot); ok {
 		return refusal(fsm.AddressTaken(cmd.Name, other))
 	}

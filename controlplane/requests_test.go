@@ -50,7 +50,7 @@ var badRequests = []struct {
 	{"PUT", "/_shard/nodes/n2", `{"token":"x"}`, 400, "bad_request"},
 	{"PUT", "/_shard/nodes/n1", `{"zone":"A"}`, 400, "bad_request"},
 	{"PUT", "/_shard/nodes/n1", `{"region":"e u"}`, 400, "bad_request"},
-	{"PUT", "/_shard/nodes/n3", `{"region":"global","addr":"$n1","token":"$token"}`, 400, "bad_request"},
+	{"PUT", "/_shard/nodes/n3", `{"region":"global","addr":"$free","token":"$token"}`, 400, "bad_request"},
 	{"PUT", "/_shard/tenants/a.b", ``, 400, "bad_request"},
 	{"PUT", "/_shard/tenants/", ``, 400, "bad_request"},
 	{"PUT", "/_shard/tenants/ü", ``, 400, "bad_request"},
@@ -149,7 +149,7 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	s.want(s.ask("PUT", "/_shard/tenants/acme", `{"node":"n1"}`), 201, "")
 	dead := listenOn(t, "127.0.0.1:0")
 	dead.Close()
-	fill := strings.NewReplacer("$dead", dead.Addr().String(), "$n1", n.addr(), "$token", nodeToken)
+	fill := strings.NewReplacer("$dead", dead.Addr().String(), "$free", newFakeNode(t, "n3").addr(), "$token", nodeToken)
 	before, calls := s.directory(), n.changes()
 	for _, at := range []*testServer{s, g.follower()} {
 		for _, c := range badRequests {

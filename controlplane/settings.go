@@ -41,9 +41,13 @@ func (s *Server) putSettings(w http.ResponseWriter, c *change) error {
 	if _, err := parseQuery(c.Request); err != nil {
 		return err
 	}
-	settings, err := changedSettings(s.group.State().Settings(), &put)
+	state := s.group.State()
+	settings, err := changedSettings(state.Settings(), &put)
 	if err != nil {
 		return err
+	}
+	if n, ok := leaseTaker(state, settings.AutoFailover); ok && !put.Force && state.Settings().AutoFailover > 0 && !c.replayed {
+		return unwritable(n.Name, "its tenants would stop writing within a lease; start such nodes without --lease first, or ask again with force")
 	}
 	if _, err := s.propose(w, c, &fsm.SetSettings{Settings: settings}); err != nil {
 		return err
@@ -81,6 +85,26 @@ func changedSettings(now fsm.Settings, put *proto.PutSettings) (fsm.Settings, er
 		return now, badRequest("%v", err)
 	}
 	return now, nil
+}
+
+// leaseTaker gives a node that could not write under leases of a length: it takes
+// them, and the length is 0.
+func leaseTaker(state *fsm.State, lease fsm.Millis) (*fsm.Node, bool) {
+	if lease > 0 {
+		return nil, false
+	}
+	for n := range state.Nodes() {
+		if n.Lease == fsm.LeaseTaken {
+			return n, true
+		}
+	}
+	return nil, false
+}
+
+// unwritable refuses what would leave a node's tenants without writes (L2).
+func unwritable(n fsm.NodeName, what string) error {
+	return refusal(&fsm.Refusal{Code: fsm.CodeNodeLeased, Fields: map[string]string{"node": string(n)},
+		Text: "node " + string(n) + " was started with --lease and writes only under a lease, and auto_failover_ms 0 gives none: " + what})
 }
 
 // CheckSettings returns why a group cannot have settings, or nil.

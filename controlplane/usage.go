@@ -88,16 +88,31 @@ func (u *usage) forget(state *fsm.State) {
 // needs neither.
 func (s *Server) weigh(ctx context.Context, cmd *fsm.CreateTenant) error {
 	state := s.group.State()
-	if _, taken := state.Tenant(cmd.Name); taken || cmd.Node != nil {
+	if _, taken := state.Tenant(cmd.Name); taken {
 		return nil
 	}
-	nodes := candidates(state, cmd.Region)
-	if len(nodes) == 0 {
+	if cmd.Node != nil {
+		if n, ok := state.Node(*cmd.Node); ok && withoutLease(state, n) {
+			return unwritable(n.Name, startOtherwise)
+		}
+		return nil
+	}
+	all := candidates(state, cmd.Region)
+	nodes := slices.DeleteFunc(slices.Clone(all), func(n *fsm.Node) bool { return withoutLease(state, n) })
+	switch {
+	case len(all) == 0:
 		return nil // Apply says what is missing
+	case len(nodes) == 0:
+		return unwritable(all[0].Name, startOtherwise)
 	}
 	silent, changed := s.usage.refresh(ctx, s.nodes, nodes)
 	if len(silent) < len(nodes) {
 		cmd.Silent = silent
+		for _, n := range all {
+			if withoutLease(state, n) {
+				cmd.Silent = append(cmd.Silent, n.Name) // passed over, as one that does not answer
+			}
+		}
 	}
 	// Where none answered in so short a time they may all be busy: the choice
 	// is made without knowing, and the node chosen is given longer to answer.
@@ -108,6 +123,15 @@ func (s *Server) weigh(ctx context.Context, cmd *fsm.CreateTenant) error {
 	}
 	return nil
 }
+
+// withoutLease reports whether what is placed on n could not be written: it takes
+// leases, and the group gives none.
+func withoutLease(state *fsm.State, n *fsm.Node) bool {
+	return n.Lease == fsm.LeaseTaken && state.Settings().AutoFailover == 0
+}
+
+// startOtherwise says what makes a node writable that takes leases where none are given.
+const startOtherwise = "start it without --lease, or give leases a length (PUT /_shard/settings, CLI: admin settings --auto-failover)"
 
 // candidates are the nodes that a create which names none may be placed on:
 // the same as Apply's choice.

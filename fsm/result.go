@@ -31,6 +31,7 @@ const (
 	CodeSchemaRefused   Code = "schema_refused"     // 400 the schema's SQL failed on the node
 	CodeDeleted         Code = "deleted"            // 409 the create was undone by a delete
 	CodeNoCopy          Code = "nothing_to_promote" // 409 no unit of the node has a copy that may take over (L6)
+	CodeNodeLeased      Code = "node_leased"        // 409 the node writes only under a lease, and the group gives none
 	CodeNodeUnleased    Code = "node_unleased"      // 409 the node takes no lease (L5)
 	CodeNodeLost        Code = "node_lost"          // 409 the node was failed over and has not answered since
 	CodeRecovering      Code = "recovering"         // 503 the directory is being recovered (architecture §3.8.3)

@@ -97,6 +97,8 @@ type PutSettings struct {
 	DefaultRegion    *fsm.RegionName `json:"default_region,omitempty"`
 	NoDefaultRegion  bool            `json:"no_default_region,omitempty"`
 	ReplicationToken *string         `json:"replication_token,omitempty"`
+	// Force has leases end (AutoFailoverMS 0) though nodes write only under one.
+	Force bool `json:"force,omitempty"`
 }
 
 // Events about copies, leases and failovers. node_lapsed and writes_lost are

@@ -57,6 +57,7 @@ var statuses = map[Code]int{
 	fsm.CodeKeyReused:       http.StatusUnprocessableEntity,
 	fsm.CodeSchemaRefused:   http.StatusBadRequest,
 	fsm.CodeNoCopy:          http.StatusConflict,
+	fsm.CodeNodeLeased:      http.StatusConflict,
 	fsm.CodeNodeUnleased:    http.StatusConflict,
 	fsm.CodeNodeLost:        http.StatusConflict,
 	fsm.CodeRecovering:      http.StatusServiceUnavailable,

@@ -73,7 +73,8 @@ type NodeStats struct {
 	Disk    uint64 `json:"disk"`   // bytes of all unit files
 	Memory  uint64 `json:"memory"` // bytes of the open ones
 	Open    uint64 `json:"open"`
-	Boot    string `json:"boot,omitempty"` // the process: two addresses with the same one are one node
+	Lease   bool   `json:"lease,omitempty"` // it writes only under a lease
+	Boot    string `json:"boot,omitempty"`  // the process: two addresses with the same one are one node
 }
 
 // MakeUnit is the body of PUT /_admin/tenants/<unit>. A node that holds the

@@ -211,6 +211,7 @@ type settingsSet struct {
 	NoDefaultRegion      bool            `help:"Tenants that name no region go wherever there is most room."`
 	ReplicationToken     string          `help:"Secret that nodes show each other: their --replication-token."`
 	ReplicationTokenFile string          `placeholder:"FILE" help:"File that holds the replication token."`
+	Force                bool            `help:"With --auto-failover 0: also where nodes were started with --lease, which then stop writing."`
 }
 
 // Run changes settings.
@@ -227,7 +228,7 @@ func (c *settingsSet) Run(a *admin) error {
 		return &n
 	}
 	put := proto.PutSettings{Replicas: c.Replicas, AutoFailoverMS: ms(c.AutoFailover), RepairAfterMS: ms(c.RepairAfter),
-		RemoveAfterMS: ms(c.RemoveAfter), DefaultRegion: c.DefaultRegion, NoDefaultRegion: c.NoDefaultRegion}
+		RemoveAfterMS: ms(c.RemoveAfter), DefaultRegion: c.DefaultRegion, NoDefaultRegion: c.NoDefaultRegion, Force: c.Force}
 	if token != "" {
 		put.ReplicationToken = &token
 	}

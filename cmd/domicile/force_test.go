@@ -32,7 +32,7 @@ func TestFaultsI1ForceWaitsForALeaseThatStillRuns(t *testing.T) {
 	awaitProgress(t, rec, 10, names...)
 	c.Isolate(c.Nodes[0])
 	control := c.Leader().URL + "/_shard/"
-	c.Must(c.Do(http.MethodPut, control+"settings", `{"auto_failover_ms":0}`), http.StatusOK)
+	c.Must(c.Do(http.MethodPut, control+"settings", `{"auto_failover_ms":0,"force":true}`), http.StatusOK)
 	c.Must(c.Do(http.MethodPost, control+"nodes/n1/failover", `{"force":true}`), http.StatusOK)
 	pass(lease)
 	direct.Stop()

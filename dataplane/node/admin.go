@@ -121,7 +121,7 @@ func (r *request) stats() error {
 	}
 	st.Open = uint64(r.s.store.Stats().OpenUnits)
 	st.Memory = residentBytes()
-	st.Boot = r.s.boot
+	st.Boot, st.Lease = r.s.boot, r.s.cfg.Lease
 	return r.json(200, st)
 }
 

@@ -68,7 +68,7 @@ func (f *fence) mayWrite(rec *store.Record) error {
 	case err == nil:
 		return httpserve.Errorf(503, "no_lease", "this node has started and has not compared unit %s with its copies yet: one of them is not reached, or has what this node lacks; try again", rec.Name)
 	case errors.Is(err, lease.ErrNoLease):
-		return httpserve.Errorf(503, "no_lease", "this node has just started, or the control plane does not reach it: it holds no lease yet, under which alone it writes; reads are answered; try again")
+		return httpserve.Errorf(503, "no_lease", "this node holds no lease yet, under which alone it writes: it has just started, or the control plane does not reach it, or gives no leases (auto_failover_ms 0); reads are answered; try again")
 	case errors.Is(err, lease.ErrLapsed):
 		return httpserve.Errorf(503, "lease_lapsed", "this node's lease has lapsed: the control plane does not reach it, so its units may be written elsewhere; reads are answered; try again")
 	default:

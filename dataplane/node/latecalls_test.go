@@ -166,7 +166,7 @@ type lateRow struct {
 func rowsOf(name string, c *lateCall) []lateRow {
 	rows := []lateRow{
 		{"an older term", func(l *late) { l.term = 4 }, nil, 409, `"term":5`},
-		{"an older history", func(l *late) { l.history, l.term = 0, 9 }, nil, 409, `"code":"holder_newer"`},
+		{"a history that is none", func(l *late) { l.history, l.term = 0, 9 }, nil, 400, `"code":"bad_request"`},
 		{"another authority", func(l *late) { l.authority, l.term = "c2/global", 9 }, nil, 409, `"authority":"c1/global"`},
 		{"nobody's", func(l *late) { l.nobody = true }, nil, 400, `"code":"holder_required"`},
 	}
