@@ -38,6 +38,9 @@ type UnitInfo struct {
 	State  UnitState
 	Epoch  uint64
 	Copies []Copy
+	// Promoting says that the unit has come to its node by a flip, and that the node
+	// has not been confirmed as promoted yet: it takes no requests of it.
+	Promoting bool
 }
 
 // TenantInfo is what a proxy needs of a tenant that is more than one unit, or

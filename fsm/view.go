@@ -116,7 +116,7 @@ func (v *View) Equal(w *View) bool {
 
 func (u *UnitInfo) equal(w *UnitInfo) bool {
 	return u.Unit == w.Unit && u.ID == w.ID && u.Node == w.Node && u.State == w.State &&
-		u.Epoch == w.Epoch && slices.Equal(u.Copies, w.Copies)
+		u.Epoch == w.Epoch && u.Promoting == w.Promoting && slices.Equal(u.Copies, w.Copies)
 }
 
 // Project yields the events that build the view of s from an empty one: nodes,
@@ -178,7 +178,7 @@ func (t *Tenant) info() *TenantInfo {
 func (p *Placed) served() bool { return p.State == UnitActive || p.State == UnitMoving }
 
 func (p *Placed) info() *UnitInfo {
-	u := &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch}
+	u := &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch, Promoting: !p.Promoted()}
 	for i := range p.Copies {
 		if c := &p.Copies[i]; c.State.Follows() {
 			if u.Copies == nil {

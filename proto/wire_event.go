@@ -63,7 +63,7 @@ func putEvent(m *pb.Event, e *fsm.Event) *pb.Event {
 		u := e.Unit
 		info := pb.UnitInfoFromVTPool()
 		info.Unit, info.Id, info.Node, info.State, info.Epoch = string(u.Unit), uint64(u.ID), string(u.Node), uint32(u.State), u.Epoch
-		info.Copies = list(u.Copies, fromCopy)
+		info.Copies, info.Promoting = list(u.Copies, fromCopy), u.Promoting
 		m.Event = &pb.Event_Unit{Unit: info}
 	case e.UnitGone != "":
 		m.Event = &pb.Event_UnitGone{UnitGone: string(e.UnitGone)}
@@ -111,6 +111,7 @@ func toEvent(e *fsm.Event, m *pb.Event, in *interner) {
 		e.Unit = &fsm.UnitInfo{
 			Unit: fsm.UnitName(in.own(u.GetUnit())), ID: fsm.UnitID(u.GetId()), Node: fsm.NodeName(in.shared(u.GetNode())),
 			State: small[fsm.UnitState](u.GetState()), Epoch: u.GetEpoch(), Copies: toCopies(u.GetCopies(), in),
+			Promoting: u.GetPromoting(),
 		}
 	case *pb.Event_UnitGone:
 		e.UnitGone = fsm.UnitName(in.own(x.UnitGone))

@@ -180,25 +180,43 @@ func testGolden(t *testing.T, version string, entries []fsm.Entry) {
 	if got := hexHash(t, readSnapshot(t, snapshot)); got != string(hash) {
 		t.Errorf("the snapshot holds another state than it did: %s, was %s", got, hash)
 	}
-	stream := golden(t, version, "stream", func() []byte { return streamBytes(t, want) })
-	if v := follow(t, bytes.NewReader(stream)); !v.Equal(viewWithoutLost(t, replayed)) {
-		t.Error("the stream holds another directory than it did")
-	}
-	stream = golden(t, version, "stream-lost", func() []byte { return streamBytes(t, want) })
-	if v := follow(t, bytes.NewReader(stream)); !v.Equal(view(t, replayed)) {
-		t.Error("the stream that tells of lost nodes holds another directory than it did")
+	for _, g := range goldenStreams {
+		stream := golden(t, version, g.name, func() []byte { return streamBytes(t, want) })
+		if v := follow(t, bytes.NewReader(stream)); !v.Equal(viewWithout(t, replayed, g.lacks)) {
+			t.Errorf("%s holds another directory than it did", g.name)
+		}
 	}
 }
 
-// viewWithoutLost is what followers were told before they were told of lost nodes.
-func viewWithoutLost(t *testing.T, s *fsm.State) *fsm.View {
+// goldenStreams are snapshots as followers got them, by what they did not tell yet.
+var goldenStreams = []struct {
+	name  string
+	lacks func(e *fsm.Event)
+}{
+	{"stream", func(e *fsm.Event) { withoutLost(e); withoutPromoting(e) }},
+	{"stream-lost", withoutPromoting},
+	{"stream-promoting", func(*fsm.Event) {}},
+}
+
+func withoutLost(e *fsm.Event) {
+	if e.Node != nil {
+		e.Node.Lost = false
+	}
+}
+
+func withoutPromoting(e *fsm.Event) {
+	if e.Unit != nil {
+		e.Unit.Promoting = false
+	}
+}
+
+// viewWithout is what followers were told of s that were not told everything.
+func viewWithout(t *testing.T, s *fsm.State, lacks func(e *fsm.Event)) *fsm.View {
 	t.Helper()
 	v := fsm.NewView()
 	events := slices.Collect(fsm.Project(s))
 	for i := range events {
-		if n := events[i].Node; n != nil {
-			n.Lost = false
-		}
+		lacks(&events[i])
 	}
 	if err := v.Apply(0, s.Revision(), events); err != nil {
 		t.Fatal(err)

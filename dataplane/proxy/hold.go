@@ -30,6 +30,9 @@ type spot struct {
 	// mayMove says that the unit can come to another node by itself: it has a copy,
 	// or is moving.
 	mayMove bool
+	// promoting says that its node was not told to be promoted yet: it is asked in vain,
+	// and there will be news.
+	promoting bool
 }
 
 // holds keeps requests that had no effect until their unit's node can be asked

@@ -173,10 +173,11 @@ func (q *queue) shutBy(r refusal, trial bool) {
 	case r.kind == http1.Unreachable && !q.holds.isUp(r.up):
 		q.sleep() // until there is news
 	case trial:
-		q.pause = min(max(2*q.pause, pauseLeast), pauseMost)
+		q.pause = q.longer()
 		q.retry()
 	case before == shutNone || q.due.IsZero():
-		q.pause = pauseLeast
+		q.pause = 0
+		q.pause = q.longer()
 		q.retry()
 	}
 }
@@ -193,6 +194,14 @@ func (q *queue) answered(t *ticket) {
 	}
 }
 
+// longer gives the pause that follows on the last one.
+func (q *queue) longer() time.Duration {
+	if q.at.promoting {
+		return pauseMost
+	}
+	return min(max(2*q.pause, pauseLeast), pauseMost)
+}
+
 // lookAgain looks at the table, and makes news of what it did not say before.
 func (q *queue) lookAgain() {
 	now := q.holds.look([]byte(q.unit))
@@ -206,13 +215,20 @@ func (q *queue) lookAgain() {
 			q.holds.count(outcomeUnplaced)
 			t.ready <- struct{}{}
 		}
-	case now.up != was.up || now.epoch != was.epoch || !was.placed:
+	case now.up != was.up || now.epoch != was.epoch || !was.placed || was.promoting && !now.promoting:
 		q.news()
 	}
 }
 
-// news has the unit tried at once.
+// news has the unit tried at once; where its node is still to be promoted later, as
+// that is news too.
 func (q *queue) news() {
+	if q.at.promoting {
+		if q.pause = pauseMost; q.shut != shutNone && q.trial == nil {
+			q.retry()
+		}
+		return
+	}
 	q.pause = 0
 	if q.shut != shutNone && q.trial == nil {
 		q.try()

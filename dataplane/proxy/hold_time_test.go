@@ -65,6 +65,49 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 	})
 }
 
+// TestUnitThatIsBeingPromotedIsNotAskedInVain: between the flip of a unit and the word
+// that its new node was promoted the node is asked now and then only, and at that word
+// at once.
+func TestUnitThatIsBeingPromotedIsNotAskedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		h, node := w.holds, w.nodes[1]
+		begin := time.Now()
+		var trials []time.Duration
+		h.released = func(*queue, *ticket) { trials = append(trials, time.Since(begin)) }
+		told := func(change func(at *spot)) {
+			w.mu.Lock()
+			change(&w.units["u0"].at)
+			w.mu.Unlock()
+			h.changed(nil, true)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			tk := h.newTicket("u0", true, 1, time.Hour)
+			h.enter(tk, refusal{kind: http1.Unreachable, up: w.nodes[0]}, false)
+			for range 3 {
+				h.wait(tk, nil)
+				if len(trials) == 3 {
+					break
+				}
+				h.enter(tk, refusal{kind: http1.Misdirected, up: node}, true)
+			}
+			tk.Answered()
+			tk.Ended()
+		}()
+		synctest.Wait()
+		told(func(at *spot) { at.up, at.epoch, at.promoting = node, 7, true })
+		time.Sleep(600 * time.Millisecond)
+		told(func(at *spot) { at.promoting = false })
+		<-done
+		ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+		if want := []time.Duration{ms(250), ms(500), ms(600)}; !slices.Equal(trials, want) {
+			t.Errorf("tried at %v, want %v", trials, want)
+		}
+	})
+}
+
 // TestSlowTrialHoldsNobodyUp: a request that was not refused at once was taken, and
 // the others follow although it has no answer yet.
 func TestSlowTrialHoldsNobodyUp(t *testing.T) {

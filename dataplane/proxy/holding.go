@@ -43,7 +43,7 @@ func (p *Proxy) spot(unit []byte) spot {
 	if !ok {
 		return spot{}
 	}
-	s := spot{placed: true, up: t.nodes[u.node].up, epoch: u.epoch, mayMove: u.state == fsm.UnitMoving}
+	s := spot{placed: true, up: t.nodes[u.node].up, epoch: u.epoch, promoting: u.promoting, mayMove: u.state == fsm.UnitMoving}
 	for _, state := range u.each {
 		s.mayMove = s.mayMove || state != fsm.CopyLeaving
 	}

@@ -36,18 +36,22 @@ type seat struct {
 
 // unitRecord is what a table knows of a unit.
 type unitRecord struct {
-	node     uint32 // place of its node
-	state    fsm.UnitState
-	id       fsm.UnitID
-	epoch    uint64
-	revision fsm.Revision // of its last change, or of the snapshot that told of it
-	copies   []byte       // encoded: 5 bytes each, state and place of the node
+	node  uint32 // place of its node
+	state fsm.UnitState
+	// promoting: its node takes no requests of it yet.
+	promoting bool
+	id        fsm.UnitID
+	epoch     uint64
+	revision  fsm.Revision // of its last change, or of the snapshot that told of it
+	copies    []byte       // encoded: 5 bytes each, state and place of the node
 }
 
 const (
 	unitHeader   = 4 + 1 + 1 + 8 + 8 + 8
 	tenantHeader = 4 + 1 + 1
 	copySize     = 5
+	// promotingBit is in the byte that holds a unit's state.
+	promotingBit = 0x80
 	maxCopies    = 255
 )
 
@@ -81,18 +85,19 @@ func (t *table) unit(name []byte) (unitRecord, bool) {
 func decodeUnit(v []byte) unitRecord {
 	_ = v[unitHeader-1]
 	return unitRecord{
-		node:     binary.LittleEndian.Uint32(v),
-		state:    fsm.UnitState(v[4]),
-		id:       fsm.UnitID(binary.LittleEndian.Uint64(v[6:])),
-		epoch:    binary.LittleEndian.Uint64(v[14:]),
-		revision: fsm.Revision(binary.LittleEndian.Uint64(v[22:])),
-		copies:   v[unitHeader : unitHeader+int(v[5])*copySize],
+		node:      binary.LittleEndian.Uint32(v),
+		state:     fsm.UnitState(v[4] &^ promotingBit),
+		promoting: v[4]&promotingBit != 0,
+		id:        fsm.UnitID(binary.LittleEndian.Uint64(v[6:])),
+		epoch:     binary.LittleEndian.Uint64(v[14:]),
+		revision:  fsm.Revision(binary.LittleEndian.Uint64(v[22:])),
+		copies:    v[unitHeader : unitHeader+int(v[5])*copySize],
 	}
 }
 
 func (t *table) unitInfo(name []byte, r unitRecord) fsm.UnitInfo {
 	info := fsm.UnitInfo{
-		Unit: fsm.UnitName(name), ID: r.id, Node: t.nodes[r.node].info.Name, State: r.state, Epoch: r.epoch,
+		Unit: fsm.UnitName(name), ID: r.id, Node: t.nodes[r.node].info.Name, State: r.state, Epoch: r.epoch, Promoting: r.promoting,
 	}
 	for c := r.copies; len(c) > 0; c = c[copySize:] {
 		info.Copies = append(info.Copies, fsm.Copy{
@@ -237,7 +242,11 @@ func (e *tableEdit) putUnit(u *fsm.UnitInfo) error {
 		return fmt.Errorf("unit %.80q: %w", u.Unit, errTooLong)
 	}
 	b := binary.LittleEndian.AppendUint32(e.scratch[:0], e.place(u.Node))
-	b = append(b, byte(u.State), byte(len(u.Copies)))
+	state := byte(u.State)
+	if u.Promoting {
+		state |= promotingBit
+	}
+	b = append(b, state, byte(len(u.Copies)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(u.ID))
 	b = binary.LittleEndian.AppendUint64(b, u.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, uint64(e.revision))

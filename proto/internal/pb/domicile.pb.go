@@ -4366,6 +4366,7 @@ type UnitInfo struct {
 	State         uint32                 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Copies        []*Copy                `protobuf:"bytes,6,rep,name=copies,proto3" json:"copies,omitempty"`
+	Promoting     bool                   `protobuf:"varint,7,opt,name=promoting,proto3" json:"promoting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4440,6 +4441,13 @@ func (x *UnitInfo) GetCopies() []*Copy {
 		return x.Copies
 	}
 	return nil
+}
+
+func (x *UnitInfo) GetPromoting() bool {
+	if x != nil {
+		return x.Promoting
+	}
+	return false
 }
 
 type TenantInfo struct {
@@ -5553,14 +5561,15 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x16\n" +
 	"\x06region\x18\x03 \x01(\tR\x06region\x12\x12\n" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x99\x01\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xb7\x01\n" +
 	"\bUnitInfo\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12)\n" +
-	"\x06copies\x18\x06 \x03(\v2\x11.domicile.v1.CopyR\x06copies\"p\n" +
+	"\x06copies\x18\x06 \x03(\v2\x11.domicile.v1.CopyR\x06copies\x12\x1c\n" +
+	"\tpromoting\x18\a \x01(\bR\tpromoting\"p\n" +
 	"\n" +
 	"TenantInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
