@@ -94,6 +94,10 @@ const (
 	lingerTimeout = time.Second      // for what a refused client still sends
 	maxLinger     = 1 << 20          // and for how many bytes
 	afterTimeout  = 5 * time.Second  // Domicile-After (spec §2.5)
+	// Where a copy is asked first, it and the primary after it share that. A copy that
+	// waits is to answer before the proxy takes it for hung (2 s).
+	afterAtCopy   = 1500 * time.Millisecond
+	afterAfterOne = 3 * time.Second
 	maxHead       = 64 << 10
 )
 

@@ -109,7 +109,7 @@ func (r *request) acquire(ctx context.Context, unit string) (release func(), err
 	case err != nil:
 		return nil, err
 	}
-	r.data = access{fence: &r.s.fence, unit: u, copy: r.readMode}
+	r.data = access{fence: &r.s.fence, unit: u, copy: r.readMode, readOnly: r.asCopy}
 	return release, nil
 }
 
@@ -160,11 +160,18 @@ func (r *request) waitAfter(ctx context.Context) error {
 	if err := r.notLost(p); err != nil || r.data.unit.Position().Compare(p) >= 0 {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, afterTimeout)
+	limit := afterTimeout
+	switch {
+	case r.asCopy:
+		limit = afterAtCopy
+	case r.readMode && r.preferCopy:
+		limit = afterAfterOne
+	}
+	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = r.data.unit.WaitPosition(wait, p)
 	if errors.Is(err, context.DeadlineExceeded) {
-		e := httpserve.Errorf(504, "position_timeout", "this copy has not reached position %s within %v", p, afterTimeout)
+		e := httpserve.Errorf(504, "position_timeout", "this copy has not reached position %s within %v", p, limit)
 		e.Fields = map[string]any{"position": r.data.unit.Position().String()}
 		return e
 	}

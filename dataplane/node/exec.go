@@ -183,7 +183,9 @@ type access struct {
 	fence *fence
 	unit  *store.Unit
 	copy  bool // Domicile-Mode: read: a replica will do
-	stale bool // the request's answer says that what it read may be old
+	// readOnly: a proxy asks this node as a copy, and may ask another, too
+	readOnly bool
+	stale    bool // the request's answer says that what it read may be old
 }
 
 func (a *access) record() store.Record { return a.fence.records.of(a.unit) }
@@ -194,6 +196,9 @@ func (a *access) admit(u use) error {
 		u = readsCopy
 	}
 	rec := a.record()
+	if u == writes && a.readOnly {
+		return misdirected(&rec, "", "it was sent here to be read from a copy, and writes")
+	}
 	return a.fence.admit(&rec, u)
 }
 

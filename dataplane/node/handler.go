@@ -46,7 +46,9 @@ type heads struct {
 	client         []byte       // the address in Domicile-Client
 	lastEventID    []byte
 	readMode       bool // Domicile-Mode: read
+	preferCopy     bool // Domicile-Prefer: replica
 	routed         bool // Domicile-Route: a proxy's table places the unit here
+	asCopy         bool // and as a copy, which is not to be written
 	encoded        bool // Content-Encoding
 	webSocket      bool // Upgrade: websocket
 	doubled        bool // a header that may stand once stands twice
@@ -120,6 +122,8 @@ func (r *request) readHeaders() {
 				r.once(&r.idempotencyKey, value)
 			} else if is(name, "Domicile-Holder") {
 				r.once(&r.holder, value)
+			} else if is(name, "Domicile-Prefer") {
+				r.preferCopy = is(value, "replica")
 			} else if is(name, "Domicile-Client") {
 				r.client, _, _ = bytes.Cut(value, []byte{' '})
 			}
@@ -127,7 +131,7 @@ func (r *request) readHeaders() {
 			if is(name, "Domicile-After") {
 				r.once(&r.after, value)
 			} else if is(name, "Domicile-Route") {
-				r.routed = true
+				r.routed, r.asCopy = true, bytes.HasSuffix(value, []byte(" copy"))
 			}
 		case len("Domicile-Unit-Id"):
 			if is(name, "Domicile-Unit-Id") {

@@ -255,6 +255,17 @@ func TestACopyFollowsAndIsPromoted(t *testing.T) {
 	if a := f.want(200, "POST", "/t/acme/query", insert); a.header.Get("Domicile-Position") != "40:3" {
 		t.Errorf("%v", a.header)
 	}
+	// What a proxy sends to a copy executes no write, whatever became of the copy (R2).
+	asCopy := []string{"Domicile-Mode", "read", "Domicile-Prefer", "replica", "Domicile-Route", "acme 7 copy"}
+	f.want(421, "POST", "/t/acme/query", insert, asCopy...)
+	f.want(200, "POST", "/t/acme/query", `{"sql":"select 1"}`, asCopy...)
+	// The copy and the primary after it share the time for which a position is waited for.
+	for limit, header := range map[string][]string{"1.5s": asCopy, "3s": {"Domicile-Mode", "read", "Domicile-Prefer", "replica"}} {
+		a := f.want(504, "POST", "/t/acme/query", `{"sql":"select 1"}`, append(header, "Domicile-After", "40:9")...)
+		if a.code() != "position_timeout" || !strings.Contains(a.body, "within "+limit) {
+			t.Errorf("%s: %s", limit, a.body)
+		}
+	}
 	// Beyond the fork there is nothing to wait for.
 	if a := f.want(409, "POST", "/t/acme/query", `{"sql":"select 1"}`, "Domicile-After", "1:9"); a.code() != "position_lost" {
 		t.Errorf("%s", a.body)

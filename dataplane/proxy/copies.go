@@ -30,7 +30,8 @@ func (u unitRecord) each(yield func(node uint32, state fsm.CopyState) bool) {
 
 // readCopy gives the copy that a request should be read from (R7, B4), nil where
 // that is not asked for or there is none. What a copy does not answer the primary
-// does.
+// // does, also where the copy gives no answer (http1.Config.SpareWait): a node that is asked
+// as a copy writes nothing (routeCopy), so that nothing is executed twice (R2).
 func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstream {
 	if !bytes.EqualFold(r.Header(headerPrefer), preferReplica) || !bytes.EqualFold(r.Header(headerMode), modeRead) {
 		return nil
@@ -39,16 +40,20 @@ func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstre
 	if !ok {
 		return nil
 	}
-	return h.nearest(t, u)
+	up := h.nearest(t, u)
+	if up == nil || !up.ClaimSpare() {
+		return nil
+	}
+	return up
 }
 
-// nearest gives an in-sync copy of u that can be reached: one of the proxy's zone,
+// nearest gives an in-sync copy of u that can be reached and answers: one of the proxy's zone,
 // else of its region, else any; at random among equals.
 func (h handler) nearest(t *table, u unitRecord) (up *http1.Upstream) {
 	best, equals := 0, uint32(0)
 	for node, state := range u.each {
 		s := &t.nodes[node]
-		if state != fsm.CopyInSync || s.up == nil || !s.up.Up() {
+		if state != fsm.CopyInSync || s.up == nil || !s.up.Up() || s.up.Late() {
 			continue
 		}
 		near := 1

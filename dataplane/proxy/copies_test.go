@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -97,18 +98,54 @@ func TestR7WhatACopyDoesNotAnswerThePrimaryDoes(t *testing.T) {
 	p.counts(nil)
 }
 
-func TestR2ReadThatACopyMayHaveBegunIsNotSentAgainUnlessSafe(t *testing.T) {
-	control := newControlFake(t)
-	n1 := newNode(t, "n1", byMode("n1"))
-	n2 := newNode(t, "n2", func(w http.ResponseWriter, r *http.Request) {
+// TestR2ReadThatACopyMayHaveBegunGoesToThePrimary: a node that is asked as a copy
+// executes no write, so that a read which it may have begun can be sent again. What is
+// sent to a primary cannot.
+func TestR2ReadThatACopyMayHaveBegunGoesToThePrimary(t *testing.T) {
+	hangUp := func(w http.ResponseWriter, _ *http.Request) {
 		c, _, _ := w.(http.Hijacker).Hijack()
 		c.Close()
-	})
+	}
+	control := newControlFake(t)
+	n1, n2 := newNode(t, "n1", byMode("n1")), newNode(t, "n2", hangUp)
 	p := holding(t, control, long)
 	p.await(control.change(n1.info(), n2.info(), unitWith("n1", map[string]fsm.CopyState{"n2": fsm.CopyInSync})))
+	if a := p.send("POST", "/t/acme/query", readFromCopy, "x"); a.StatusCode != 200 || a.body != "n1" {
+		t.Errorf("got %d %q", a.StatusCode, a.body)
+	}
+	first, copied := n1.requests(), n2.requests()
+	if len(first) != 1 || len(copied) != 1 {
+		t.Fatalf("the primary got %d, the copy %d", len(first), len(copied))
+	}
+	if was, is := copied[0].Header.Get(headerRoute), first[0].Header.Get(headerRoute); was != is+" copy" {
+		t.Errorf("the copy was sent it by %q, the primary by %q", was, is)
+	}
+	p.await(control.change(placed("acme", "n2")))
 	p.send("POST", "/t/acme/query", readFromCopy, "x").wants(t, 502, "outcome_unknown")
-	if len(n1.requests()) != 0 || len(n2.requests()) != 1 {
-		t.Errorf("the primary got %d, the copy %d", len(n1.requests()), len(n2.requests()))
+}
+
+// TestR5CopyThatHangsCostsOneReadABoundedWait: then the primary is asked, and for a
+// while it alone.
+func TestR5CopyThatHangsCostsOneReadABoundedWait(t *testing.T) {
+	control := newControlFake(t)
+	stop := make(chan struct{})
+	n1 := newNode(t, "n1", byMode("n1"))
+	n2 := newNode(t, "n2", func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-stop
+	})
+	t.Cleanup(sync.OnceFunc(func() { close(stop) }))
+	p := holding(t, control, long)
+	p.await(control.change(n1.info(), n2.info(), unitWith("n1", map[string]fsm.CopyState{"n2": fsm.CopyInSync})))
+	for range 5 {
+		for _, method := range []string{"POST", "GET"} {
+			if a := p.send(method, "/t/acme/query", readFromCopy, ""); a.StatusCode != 200 || a.body != "n1" {
+				t.Errorf("%s: got %d %q", method, a.StatusCode, a.body)
+			}
+		}
+	}
+	if n := len(n2.requests()); n != 1 {
+		t.Errorf("the copy was asked %d times, want once", n)
 	}
 }
 

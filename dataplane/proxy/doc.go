@@ -50,9 +50,10 @@
 //
 // With Domicile-Mode: read and Domicile-Prefer: replica a request goes to an in-sync
 // copy, a near one first, and to the primary where none is there, or the copy cannot
-// be reached or answers 421, 503 or 504 (copies.go). It is not sent again where it
-// may have reached the copy and no answer came (R2): the node judges whether it was
-// only a read.
+// be reached, answers 421, 503 or 504, breaks the connection or gives no answer within
+// 2 s (copies.go). Nothing is executed twice by that (R2): Domicile-Route says that it was
+// sent to a copy, and no node executes a write that comes so. A copy that gave no answer
+// is asked again after 5 s, by one request.
 //
 // Domicile-Route carries the revision of the table by which a request was
 // routed, not that of the unit's last change: that is what one look-up, at the

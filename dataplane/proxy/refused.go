@@ -52,7 +52,8 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 
 // Lost gives up a request that a lost node does not answer once the table places its
 // unit elsewhere: no write of it can be acknowledged there any more, and a read would be
-// of the past. A unit that stays with its node may be served there yet.
+// of the past. A unit that stays with its node may be served there yet. A read that a
+// copy does not answer goes to the primary.
 func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bool {
 	if d.Route != routeTenant {
 		return false

@@ -13,8 +13,12 @@ import (
 )
 
 // headerRoute tells a node which unit a request was routed for and by which
-// revision of the directory: "<unit> <revision>".
-const headerRoute = "Domicile-Route"
+// revision of the directory: "<unit> <revision>", and " copy" where it was sent to a copy
+// of the unit, which the node then must not write, whatever became of the copy since.
+const (
+	headerRoute = "Domicile-Route"
+	routeCopy   = " copy"
+)
 
 // Labels of domicile_requests_total{route}, as http1 counts them.
 const (
@@ -161,6 +165,9 @@ func (h handler) forward(r *http1.Request, d *http1.Decision, up *http1.Upstream
 	}
 	lines := append(append(d.Lines, headerRoute...), ": "...)
 	lines = strconv.AppendUint(append(append(lines, unit...), ' '), uint64(rev), 10)
+	if d.Spare {
+		lines = append(lines, routeCopy...)
+	}
 	d.Lines = append(lines, '\r', '\n')
 	d.Forward(up)
 }

@@ -30,9 +30,11 @@ type Handler interface {
 	Refused(r *Request, f Refusal, d *Decision) bool
 
 	// Lost is called while a request that may have reached u waits for its answer
-	// and u is lost (Upstream.SetLost), every 200 ms and by Server.LookAtLost. True gives the wait up: d says
-	// then, by d.Forward of another upstream and new Lines, where the request is sent
-	// again if R2 allows that; else it is answered 502 outcome_unknown. It must not block.
+	// and u is lost (Upstream.SetLost), every 200 ms and by Server.LookAtLost; and, for a Decision that has a
+	// Spare, once u has kept it waiting for Config.SpareWait or has broken the connection. True gives
+	// u up: d says then, by d.Forward of another upstream and new Lines, where the request
+	// is sent again if R2 allows that, as it does for a Spare's; else it is answered 502
+	// outcome_unknown. It must not block.
 	Lost(r *Request, u *Upstream, d *Decision) bool
 
 	// Answered sees every final answer of an upstream before any of it is
@@ -69,7 +71,8 @@ type Decision struct {
 	// the client's, byte for byte. It must be a valid target.
 	Target []byte
 	// Spare, for ActionForward, says that another place can answer as well and that
-	// executing the request has no effect: any answer 421, 503 or 504 is a refusal.
+	// executing the request at Upstream has no effect: any answer 421, 503 or 504 is a
+	// refusal, and so, where the whole request can be sent again, is none (Handler.Lost).
 	Spare bool
 	// MaxBody overrides Config.MaxBody when it is above 0.
 	MaxBody int64
@@ -282,6 +285,7 @@ type Config struct {
 	IdleTimeout     time.Duration // between requests [75s]
 	DrainIdle       time.Duration // that a connection must have been unused to be ended by Shutdown [500ms]
 	UpstreamTimeout time.Duration // for the head of the node's answer, from when the request was last making progress: 504 [60s]
+	SpareWait       time.Duration // for the same where the Decision has a Spare, to be asked about (Handler.Lost) [2s, at most a quarter of UpstreamTimeout]
 	WriteTimeout    time.Duration // that a write to a client may make no progress [60s]
 	MinBodyRate     int           // bytes a second that a request body must make on average, after 10 s: 408 [1024]; -1 none
 	TunnelIdle      time.Duration // that an upgraded connection may be silent in both directions [1h]; -1 for ever

@@ -26,6 +26,7 @@ type conn struct {
 	// shared with the reaper and Shutdown
 	state atomic.Uint64
 	up    atomic.Pointer[upConn] // the upstream connection in use
+	spare atomic.Bool            // the attempt is a Decision's that has a Spare
 	kick  sync.Mutex             // held while end works
 	gone  goneSignal
 

@@ -52,6 +52,9 @@ func (c *conn) attempt() verdict {
 	if err != nil {
 		return c.unreachable(u, err)
 	}
+	if spare := x.decision.Spare; spare != c.spare.Load() {
+		c.spare.Store(spare)
+	}
 	c.up.Store(uc)
 	if state(c.state.Load()).ended() {
 		return c.noAnswer(uc, ErrClosed) // ended while it had no connection that could be woken
@@ -74,6 +77,9 @@ func (c *conn) attempt() verdict {
 		return v
 	}
 	x.headAt = c.srv.nanos()
+	if x.decision.Spare {
+		uc.up.spareAnswered()
+	}
 	c.srv.stats.UpstreamDuration.observe(x.headAt - began)
 	return c.finalAnswer(uc)
 }
@@ -209,11 +215,11 @@ func (c *conn) awaitHead(uc *upConn) (verdict, bool) {
 	}
 }
 
-// errGivenUp says that the Handler gave a lost node up.
-var errGivenUp = errors.New("http1: the node was lost")
+// errGivenUp says that the Handler gave a node up.
+var errGivenUp = errors.New("http1: the node was given up")
 
-// fillAnswer reads more of an answer's head. Where the node was lost it has the Handler
-// say whether to wait on.
+// fillAnswer reads more of an answer's head. Where the node was lost, or has taken long
+// for a Spare's, it has the Handler say whether to wait on.
 func (c *conn) fillAnswer(uc *upConn) error {
 	for {
 		err := uc.fill(&c.node)
@@ -280,6 +286,11 @@ func (c *conn) noAnswer(uc *upConn, err error) verdict {
 			c.respond(r, nil)
 		}
 		return answered
+	}
+	if c.spare.Load() && x.body.replayable() && (err == errGivenUp || c.srv.cfg.Handler.Lost(&x.req, uc.up, &x.decision)) {
+		uc.up.failSpare(err)
+		x.sent = false // without effect
+		return again
 	}
 	uc.up.broken(err)
 	m := &x.req.msg

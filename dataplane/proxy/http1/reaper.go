@@ -86,10 +86,13 @@ func (c *conn) judge(now uint64) {
 }
 
 // judgeLost has the goroutine look whether to go on, where it has waited for the
-// answer of a lost node for a while.
+// answer of a lost node for a while, or for long where another place has it as well.
 func (c *conn) judgeLost(seen state, age int64) bool {
 	u := c.up.Load()
-	if u == nil || !u.up.lost.Load() || age < lostAfter || seen.phase() != phaseWait || seen.cause() != causeNone {
+	if u == nil || seen.phase() != phaseWait || seen.cause() != causeNone {
+		return false
+	}
+	if age < lostAfter || !u.up.lost.Load() && (age <= c.srv.limits.spare || !c.spare.Load()) {
 		return false
 	}
 	c.nudge(seen)

@@ -43,7 +43,7 @@ type Server struct {
 
 // limits are Config's durations in ticks; below 0 is none.
 type limits struct {
-	head, idle, drain, upstream, write, tunnel, linger int64
+	head, idle, drain, upstream, spare, write, tunnel, linger int64
 }
 
 func ticks(d time.Duration) int64 {
@@ -62,6 +62,7 @@ func New(cfg Config) (*Server, error) {
 	setDefault(&cfg.IdleTimeout, 75*time.Second)
 	setDefault(&cfg.DrainIdle, 500*time.Millisecond)
 	setDefault(&cfg.UpstreamTimeout, 60*time.Second)
+	setDefault(&cfg.SpareWait, min(2*time.Second, cfg.UpstreamTimeout/4))
 	setDefault(&cfg.WriteTimeout, 60*time.Second)
 	setDefault(&cfg.TunnelIdle, time.Hour)
 	setDefault(&cfg.MinBodyRate, 1024)
@@ -73,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, pools: newBuffers(), epoch: time.Now(), hangups: watcher,
 		limits: limits{
-			head: ticks(cfg.HeadTimeout), idle: ticks(cfg.IdleTimeout), drain: ticks(cfg.DrainIdle), upstream: ticks(cfg.UpstreamTimeout),
+			head: ticks(cfg.HeadTimeout), idle: ticks(cfg.IdleTimeout), drain: ticks(cfg.DrainIdle), upstream: ticks(cfg.UpstreamTimeout), spare: ticks(cfg.SpareWait),
 			write: ticks(cfg.WriteTimeout), tunnel: ticks(cfg.TunnelIdle), linger: ticks(lingerTime),
 		},
 		listeners: make(map[net.Listener]struct{}),

@@ -33,6 +33,7 @@ type Upstream struct {
 	stats UpstreamStats
 	up    atomic.Bool // as !down, for readers without the lock
 	lost  atomic.Bool
+	late  atomic.Int64 // until when it gets no Spare's request, in ns since 1970; 0: it does
 
 	mu      sync.Mutex
 	idle    []*upConn // by the time they were put, the oldest first
