@@ -21,7 +21,7 @@ type nodeCall struct {
 	holder proto.Holder
 	number uint64 // of the call, in the term of holder; 0: it changes nothing
 	schema string
-	// source is whom units follow, and token what that node is shown; others are
+	// source is whom units follow, or the primary of a copy that is removed, and token what that node is shown; others are
 	// the nodes that units are handed to.
 	source *fsm.Node
 	token  string
@@ -45,6 +45,10 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 		}
 		if c.token = state.Settings().ReplicationToken; c.token == "" {
 			c.token = c.source.Token
+		}
+	case loops.RemoveCopy:
+		if u, ok := state.Placed(a.Target.Unit); ok && u.ID == a.Target.ID && u.Promoted() && u.Node != a.Target.Node {
+			c.source, _ = state.Node(u.Node)
 		}
 	case loops.HandOverUnits, loops.ThawUnits:
 		job, ok := state.Job(a.Job)
@@ -149,6 +153,9 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 	header.Set(proto.HeaderHolder, c.holder.String())
 	if c.action.Verb == loops.RemoveCopy {
 		header.Set(proto.HeaderRemoval, proto.RemovalCopy)
+		if text := c.lives(ctx); text != "" {
+			header.Set(proto.HeaderLives, text)
+		}
 	}
 	reply, err := c.nodes.call(ctx, http.MethodDelete, c.node, unitPath(c.action.Target.Unit), header, nil)
 	if err == nil {
@@ -163,6 +170,22 @@ func (c *nodeCall) remove(ctx context.Context) loops.Answer {
 		}
 	}
 	return c.negative(reply, err, "remove the tenant")
+}
+
+// lives asks the primary of a copy that is removed where the unit stands there; "" where
+// it does not say: then what the copy's node holds is kept.
+func (c *nodeCall) lives(ctx context.Context) string {
+	if c.source == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	reply, err := c.nodes.call(ctx, http.MethodGet, at(c.source), unitPath(c.action.Target.Unit)+"/position", nil, nil)
+	var p proto.UnitPosition
+	if err != nil || reply.status != http.StatusOK || json.Unmarshal(reply.body, &p) != nil || p.ID != c.action.Target.ID {
+		return ""
+	}
+	return p.Lives()
 }
 
 // A node's codes for: it holds another unit of this name.

@@ -22,6 +22,9 @@ const (
 	HeaderRemoval = "Domicile-Removal"
 	RemovalCopy   = "copy"
 	HeaderAside   = "Domicile-Aside"
+	// HeaderLives says, of such a DELETE, where the unit stands at its primary, in the
+	// form of Lives: what lies within that history need not be kept.
+	HeaderLives = "Domicile-Lives"
 	// HeaderCall numbers the changing calls of a leader in its term: a node refuses
 	// one about a unit of which it has taken one with a higher number (I5), with 409
 	// CodeStaleCall. A call without it is not compared.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -72,6 +74,40 @@ func TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain(t *testing.T) {
 	c.Controls[0].Start()
 	c.Controls[0].AwaitReady()
 	c.AwaitCopiesInSync(1, "acme")
+	c.Verify("acme")
+}
+
+// TestL7ANodeThatLostNothingKeepsNothingAside: its tenants were idle when it ended, and
+// live on elsewhere when it is back; what it holds is removed.
+func TestL7ANodeThatLostNothingKeepsNothingAside(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 3, Proxies: 1,
+		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
+	createReplicated(t, c, "n1", "acme")
+	back := c.Nodes[0]
+	back.Kill()
+	c.AwaitCopiesInSync(1, "acme")
+	wait.For(t, "a copy is on another node", func() error {
+		a := c.Do(http.MethodGet, c.Controls[0].URL+"/_shard/tenants/acme", "")
+		var line struct{ Node, Replica string }
+		a.Decode(t, &line)
+		if line.Node == "n1" || line.Replica == "n1" || line.Replica == "" {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
+	c.AwaitCopiesInSync(1, "acme")
+	back.Start()
+	back.AwaitReady()
+	wait.For(t, "it holds nothing", func() error {
+		a := c.Do(http.MethodGet, back.URL+"/_admin/units", "", "Authorization", "Bearer "+testcluster.NodeToken)
+		if !contains(a, "[]") {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
+	if files, err := os.ReadDir(filepath.Join(back.Data, "aside")); len(files) > 0 {
+		t.Errorf("it keeps %v aside (%v)", files, err)
+	}
 	c.Verify("acme")
 }
 

@@ -181,7 +181,7 @@ func TestFreezeReleaseThaw(t *testing.T) {
 	n.admin(409, "POST", "tenants/acme/thaw", `{"job":"j2"}`, by...)
 	n.admin(200, "POST", "tenants/acme/thaw", `{"job":"j1"}`, by...)
 	n.query("acme", "insert into t (v) values ('x')")
-	if a := n.admin(200, "GET", "tenants/acme/position", ""); a.body != `{"position":"1:2"}`+"\n" {
+	if a := n.admin(200, "GET", "tenants/acme/position", ""); a.body != `{"position":"1:2","id":1,"branches":[{"epoch":1,"from":0}]}`+"\n" {
 		t.Errorf("%s", a.body)
 	}
 }

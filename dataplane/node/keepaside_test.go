@@ -38,6 +38,35 @@ func TestL7WhatAFormerPrimaryHoldsIsKeptWhenItIsRemoved(t *testing.T) {
 	}
 }
 
+// TestL7NothingIsKeptOfWhatItsPrimaryHas: a former primary that lost nothing holds a part
+// of its unit's history, which ends at the fork or before. Found by killing a node of idle
+// tenants: each time a whole copy of each was left under aside/, and told as a loss.
+func TestL7NothingIsKeptOfWhatItsPrimaryHas(t *testing.T) {
+	for text, kept := range map[string]bool{
+		"":               true,
+		"1:2 1:0":        false, // the same branch
+		"1:1 1:0":        true,  // the primary lacks commit 2
+		"40:2 1:0 40:2":  false, // forked at this node's last commit
+		"40:9 1:0 40:3 ": false, // after it
+		"40:9 1:0 40:1":  true,  // before it: commit 2 was lost, whatever the primary wrote since
+		"40:9 40:0":      true,  // a history that is not told of
+	} {
+		n := startNode(t, nil)
+		n.tenantWithTable("acme")
+		n.query("acme", "insert into t (v) values ('x')")
+		a := n.admin(204, "DELETE", "tenants/acme", "", proto.HeaderHolder, "c1/global 1 1", proto.HeaderUnitID, "1",
+			proto.HeaderRemoval, proto.RemovalCopy, proto.HeaderLives, text)
+		if file := a.header.Get(proto.HeaderAside); (file != "") != kept {
+			t.Errorf("%q: %q is kept", text, file)
+		}
+	}
+	n := startNode(t, nil)
+	n.tenantWithTable("acme")
+	n.admin(400, "DELETE", "tenants/acme", "", proto.HeaderHolder, "c1/global 1 1", proto.HeaderUnitID, "1",
+		proto.HeaderRemoval, proto.RemovalCopy, proto.HeaderLives, "1:2 1")
+	n.query("acme", "insert into t (v) values ('goes on')")
+}
+
 // TestALateRemovalOfACopyMeetsNoPrimary: a call that takes a copy away may arrive when
 // the node has become the unit's primary.
 func TestALateRemovalOfACopyMeetsNoPrimary(t *testing.T) {

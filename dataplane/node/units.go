@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/dataplane/node/store"
+	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -103,7 +104,8 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	}
 	r.s.streams.EndUnit(streamKey(&rec))
 	if copied {
-		if err := r.s.keepAside(ctx, &rec, r.ctx.Response.Header.Set); err != nil {
+		text := string(r.ctx.Request.Header.Peek(proto.HeaderLives))
+		if err := r.s.keepAside(ctx, &rec, text, r.ctx.Response.Header.Set); err != nil {
 			return err
 		}
 	}
@@ -127,9 +129,11 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 
 // keepAside keeps what the node holds of a unit that was its own to write, that it
 // neither released nor follows, and that is removed because it lives on elsewhere:
-// nobody has compared the two, and what only this node has must not go unseen (L7). Of
-// one that is damaged the files are kept as they are, also if it was released.
-func (s *Server) keepAside(ctx context.Context, rec *store.Record, header func(name, value string)) error {
+// what only this node has must not go unseen (L7). Where the unit's history at its
+// primary, as the text says that it lives on there, goes through all that this node has,
+// nothing is kept. Of one that is damaged the files are kept as they are, also if it was
+// released.
+func (s *Server) keepAside(ctx context.Context, rec *store.Record, text string, header func(name, value string)) error {
 	switch rec.State {
 	case store.Following, store.Receiving, store.Garbage:
 		return nil
@@ -153,6 +157,13 @@ func (s *Server) keepAside(ctx context.Context, rec *store.Record, header func(n
 	}
 	defer release()
 	if _, err := u.Freeze(ctx, maxFreeze); err != nil { // nothing is written behind what is kept
+		return err
+	}
+	had, err := lives(text, u.Position())
+	if had || err != nil {
+		if err != nil {
+			u.Thaw()
+		}
 		return err
 	}
 	path, m, err := s.store.SetAside(ctx, rec.Name)
@@ -355,6 +366,40 @@ func (r *request) unitPosition(ctx context.Context, unit string) error {
 	if err != nil {
 		return err
 	}
+	rec, err := r.s.store.Get(unit)
+	if err != nil {
+		return err
+	}
+	lineage, err := r.s.store.Lineage(unit)
+	if err != nil {
+		return err
+	}
 	r.position(p)
-	return r.json(200, map[string]string{"position": p.String()})
+	answer := proto.UnitPosition{Position: p.String(), ID: fsm.UnitID(rec.ID), Branches: []proto.Branch{}}
+	for _, b := range lineage {
+		answer.Branches = append(answer.Branches, proto.Branch(b))
+	}
+	return r.json(200, answer)
+}
+
+// lives reports whether the history of a unit at its primary, as HeaderLives tells of it,
+// goes through p: whoever holds the unit at p holds nothing that the primary lacks, as
+// two branches share no epoch (architecture §3.7.5).
+func lives(text string, p store.Position) (bool, error) {
+	var at []store.Position
+	for _, word := range proto.ParseLives(text) {
+		q, err := store.ParsePosition(word)
+		if err != nil {
+			return false, badRequest("%s is <position> <epoch>:<from>…: %v", proto.HeaderLives, err)
+		}
+		at = append(at, q)
+	}
+	if len(at) < 2 {
+		return false, nil
+	}
+	var lineage store.Lineage
+	for _, b := range at[1:] {
+		lineage = append(lineage, store.Branch{Epoch: b.Epoch, From: b.Seq})
+	}
+	return p.Seq <= at[0].Seq && lineage.Has(p), nil
 }
