@@ -259,10 +259,16 @@ func TestI8UnitsThatNobodyPlacesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestL11ANodeThatStopsHandsItsUnitsOver says in its answer to a grant that it
-// is about to stop.
+// TestL11ANodeThatStopsHandsItsUnitsOver says in its answer to a grant, or where it
+// takes no lease, about copies, that it is about to stop.
 func TestL11ANodeThatStopsHandsItsUnitsOver(t *testing.T) {
-	s, nodes := startLeased(t, 900, 1, true, "n1/a", "n2/b")
+	for _, leased := range []bool{true, false} {
+		t.Run(fmt.Sprint("leased ", leased), func(t *testing.T) { stopHandsOver(t, leased) })
+	}
+}
+
+func stopHandsOver(t *testing.T, leased bool) {
+	s, nodes := startLeased(t, 900, 1, leased, "n1/a", "n2/b")
 	s.create(5, "n1")
 	for i := range 5 {
 		s.copiesAre(fsm.UnitName(fmt.Sprint("t", i)), "n1", "n2:in_sync")

@@ -212,7 +212,7 @@ func (n *fakeNode) report() (int, any) {
 			}
 		}
 	}
-	return 200, map[string]any{"following": following, "boot": n.boot}
+	return 200, map[string]any{"following": following, "boot": n.boot, "stopping": n.stopping}
 }
 
 // read answers a read, which may name who recovers the directory. No lease is left.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,33 @@ func TestL7ANodeThatLostNothingKeepsNothingAside(t *testing.T) {
 		t.Errorf("it keeps %v aside (%v)", files, err)
 	}
 	c.Verify("acme")
+}
+
+// TestL11ANodeWithoutLeaseHandsItsTenantsOver at a clean stop, like one that has a lease.
+func TestL11ANodeWithoutLeaseHandsItsTenantsOver(t *testing.T) {
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1, ControlArgs: faultControlArgs(2 * time.Second)})
+	createReplicated(t, c, "n1", "acme")
+	write := func(n int) testcluster.Answer {
+		return c.Do(http.MethodPost, c.Proxies[0].URL+"/t/acme/query", fmt.Sprintf(`{"sql":"create table seen%d (v)"}`, n))
+	}
+	c.Must(write(1), http.StatusOK)
+	c.Nodes[0].Stop()
+	c.Must(write(2), http.StatusOK)
+	c.Must(c.Do(http.MethodPost, c.Proxies[0].URL+"/t/acme/query", `{"sql":"select * from seen1"}`), http.StatusOK)
+	c.Nodes[0].Start()
+	c.Nodes[0].AwaitReady()
+	c.AwaitCopiesInSync(1, "acme")
+	c.Verify("acme")
+	// Without a control plane nobody hands anything over, and the stop does not wait for it.
+	c.Controls[0].Kill()
+	c.Nodes[1].Stop()
+	if log := c.Nodes[1].Log(); !strings.Contains(log, "stopping with units that were not handed over") {
+		t.Error("a stop that leaves a tenant says nothing")
+	}
+	c.Nodes[1].Start()
+	c.Controls[0].Start()
+	c.Controls[0].AwaitReady()
+	c.Nodes[1].AwaitReady()
 }
 
 func contains(a testcluster.Answer, text string) bool {

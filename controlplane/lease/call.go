@@ -43,6 +43,7 @@ type copiesReply struct {
 	proto.CopyReport
 	Following map[fsm.UnitName][]string `json:"following"`
 	Boot      string                    `json:"boot"` // "": the node does not tell its process
+	Stopping  bool                      `json:"stopping"`
 }
 
 // grant makes a call at now, and those that follow from its answer, and tells
@@ -329,7 +330,9 @@ func (l *loop) poll(now time.Duration, try bool) (until time.Duration) {
 		l.vanish(err)
 		return l.next
 	}
-	l.appear(func(s *Status) { s.Report, s.Following, s.Boot = c.CopyReport, c.Following, c.Boot }, seen)
+	l.appear(func(s *Status) {
+		s.Report, s.Following, s.Boot, s.Stopping = c.CopyReport, c.Following, c.Boot, c.Stopping
+	}, seen)
 	return l.next
 }
 

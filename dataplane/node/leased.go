@@ -193,12 +193,14 @@ func byName(m map[string][]string) map[fsm.UnitName][]string {
 
 // copies is GET copies, for nodes that take no lease, whose grants would tell it.
 func (r *request) copies() error {
+	r.s.asked.Store(time.Now().UnixNano())
 	following, lagging, behind := r.s.replica.ReportFollowers(copiesPatience)
 	return r.json(200, struct {
 		proto.CopyReport
 		Following map[fsm.UnitName][]string `json:"following"`
 		Boot      string                    `json:"boot"`
-	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following), r.s.boot})
+		Stopping  bool                      `json:"stopping,omitempty"`
+	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following), r.s.boot, r.s.stopping.Load()})
 }
 
 // copiesPatience is how long a copy may lack a commit before GET copies says so.

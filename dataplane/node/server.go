@@ -39,6 +39,7 @@ type Server struct {
 	guard    atomic.Pointer[guard]
 	stopping atomic.Bool // about to stop: its units are to be handed over
 	draining atomic.Bool
+	asked    atomic.Int64 // when the control plane asked for the state of copies last, Unix ns
 	served   atomic.Int64 // when the last request ended while draining, Unix ns
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks

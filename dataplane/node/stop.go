@@ -64,11 +64,11 @@ func (s *Server) settlePromises(ctx context.Context) {
 	}
 }
 
-// handAllOver tells the control plane, in the answers to its grants, that the node is
-// about to stop, and goes on serving until the lease names no unit that a copy could
-// take over, has lapsed, or DrainTimeout has passed (L11).
+// handAllOver tells the control plane, in the answers to its grants, or about copies,
+// that the node is about to stop, and goes on serving until it writes no unit that a copy
+// could take over, the control plane is silent, or DrainTimeout has passed (L11).
 func (s *Server) handAllOver() {
-	if s.fence.lease == nil || s.cfg.KeepUnits {
+	if s.cfg.KeepUnits {
 		return
 	}
 	s.stopping.Store(true)
@@ -96,17 +96,30 @@ func (s *Server) tellKept() {
 	const named = 20
 	var first []string
 	count := 0
-	s.fence.lease.Units(func(u lease.Unit) bool {
-		if rec, err := s.store.Get(u.Name); err == nil && (u.ID == 0 || u.ID == rec.ID) && rec.State == store.Active {
+	all, err := s.store.List("", 0)
+	if err != nil {
+		return
+	}
+	for _, rec := range all {
+		if rec.State == store.Active && s.writes(&rec) {
 			if count++; count <= named {
-				first = append(first, u.Name)
+				first = append(first, rec.Name)
 			}
 		}
-		return true
-	})
+	}
 	if count > 0 {
 		s.log.Warn("stopping with units that were not handed over: they cannot be reached until the node is back, or they are failed over", "units", count, "first", first)
 	}
+}
+
+// writes reports whether the node is a unit's primary as far as it knows: what its list
+// names, or where it takes no lease, all that is active.
+func (s *Server) writes(rec *store.Record) bool {
+	if s.fence.lease == nil {
+		return true
+	}
+	u, named := s.fence.lease.Unit(rec.Name)
+	return named && (u.ID == 0 || u.ID == rec.ID)
 }
 
 // awaitQuiet goes on serving while each answer asks for its connection to be closed,
@@ -139,6 +152,9 @@ const handOverTick = 10 * time.Millisecond
 
 // toHandOver reports whether a unit that is written here has a copy in sync.
 func (s *Server) toHandOver() bool {
+	if s.fence.lease == nil {
+		return s.followed()
+	}
 	if !s.fence.lease.Current() {
 		return false
 	}
@@ -151,4 +167,26 @@ func (s *Server) toHandOver() bool {
 		return !found
 	})
 	return found
+}
+
+// askedPatience is for how long a node that takes no lease waits for the control plane,
+// which asks it once a second.
+const askedPatience = 3 * time.Second
+
+// followed reports, for a node that takes no lease, whether a copy lacks nothing of a
+// unit that is written here, and the control plane is there to hand it over.
+func (s *Server) followed() bool {
+	if time.Since(time.Unix(0, s.asked.Load())) > askedPatience {
+		return false
+	}
+	following, lagging, _ := s.replica.ReportFollowers(copiesPatience)
+	for unit, copies := range following {
+		if len(copies) <= len(lagging[unit]) {
+			continue
+		}
+		if rec, err := s.store.Get(unit); err == nil && rec.State == store.Active {
+			return true
+		}
+	}
+	return false
 }
