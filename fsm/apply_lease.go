@@ -12,6 +12,9 @@ func (c *change) setNodeLease(cmd *SetNodeLease) *Refusal {
 	}
 	n := *e.node
 	n.Lease = cmd.Lease
+	if *n.info() != *e.node.info() {
+		c.events = append(c.events, Event{Node: n.info()})
+	}
 	c.State.putNode(&n)
 	return nil
 }

@@ -27,6 +27,8 @@ type NodeInfo struct {
 	// Lost says that the node was failed over and has not answered since: it answers
 	// nobody any more, as far as the group knows.
 	Lost bool
+	// Unleased says that the node takes no lease: nothing of it fails over by itself (L5).
+	Unleased bool
 }
 
 // UnitInfo is what a proxy needs of a unit. Copies are those that follow, each

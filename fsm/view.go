@@ -157,7 +157,7 @@ func projectTenants(s *State, yield func(Event) bool) {
 }
 
 func (n *Node) info() *NodeInfo {
-	return &NodeInfo{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Lost: n.Lost}
+	return &NodeInfo{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Lost: n.Lost, Unleased: n.Lease == LeaseNone}
 }
 
 // told reports whether followers are told of a tenant beside its units: it has

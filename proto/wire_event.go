@@ -56,7 +56,7 @@ func putEvent(m *pb.Event, e *fsm.Event) *pb.Event {
 	switch {
 	case e.Node != nil:
 		n := e.Node
-		m.Event = &pb.Event_Node{Node: &pb.NodeInfo{Name: string(n.Name), Addr: n.Addr, Region: string(n.Region), Zone: string(n.Zone), Lost: n.Lost}}
+		m.Event = &pb.Event_Node{Node: &pb.NodeInfo{Name: string(n.Name), Addr: n.Addr, Region: string(n.Region), Zone: string(n.Zone), Lost: n.Lost, Unleased: n.Unleased}}
 	case e.NodeGone != "":
 		m.Event = &pb.Event_NodeGone{NodeGone: string(e.NodeGone)}
 	case e.Unit != nil:
@@ -103,6 +103,7 @@ func toEvent(e *fsm.Event, m *pb.Event, in *interner) {
 		e.Node = &fsm.NodeInfo{
 			Name: fsm.NodeName(in.shared(n.GetName())), Addr: in.own(n.GetAddr()),
 			Region: fsm.RegionName(in.shared(n.GetRegion())), Zone: fsm.ZoneName(in.shared(n.GetZone())), Lost: n.GetLost(),
+			Unleased: n.GetUnleased(),
 		}
 	case *pb.Event_NodeGone:
 		e.NodeGone = fsm.NodeName(in.own(x.NodeGone))

@@ -193,14 +193,21 @@ var goldenStreams = []struct {
 	name  string
 	lacks func(e *fsm.Event)
 }{
-	{"stream", func(e *fsm.Event) { withoutLost(e); withoutPromoting(e) }},
-	{"stream-lost", withoutPromoting},
-	{"stream-promoting", func(*fsm.Event) {}},
+	{"stream", func(e *fsm.Event) { withoutLost(e); withoutPromoting(e); withoutUnleased(e) }},
+	{"stream-lost", func(e *fsm.Event) { withoutPromoting(e); withoutUnleased(e) }},
+	{"stream-promoting", withoutUnleased},
+	{"stream-unleased", func(*fsm.Event) {}},
 }
 
 func withoutLost(e *fsm.Event) {
 	if e.Node != nil {
 		e.Node.Lost = false
+	}
+}
+
+func withoutUnleased(e *fsm.Event) {
+	if e.Node != nil {
+		e.Node.Unleased = false
 	}
 }
 

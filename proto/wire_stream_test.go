@@ -98,7 +98,7 @@ func TestAFollowerHoldsTheProjection(t *testing.T) {
 
 func TestEveryEventAndFrameSurvivesItsEncoding(t *testing.T) {
 	events := []fsm.Event{
-		{Node: &fsm.NodeInfo{Name: "n1", Addr: "a:1", Region: "eu", Zone: "z", Lost: true}}, {NodeGone: "n2"},
+		{Node: &fsm.NodeInfo{Name: "n1", Addr: "a:1", Region: "eu", Zone: "z", Lost: true, Unleased: true}}, {NodeGone: "n2"},
 		{Unit: &fsm.UnitInfo{Unit: "a.7", ID: 9, Node: "n1", State: fsm.UnitMoving, Epoch: 3, Copies: []fsm.Copy{{Node: "n2", State: fsm.CopyInSync}}}},
 		{UnitGone: "b"}, {Tenant: &fsm.TenantInfo{Name: "a", Buckets: 16, Hash: fsm.HashStrCRC32}},
 		{Tenant: &fsm.TenantInfo{Name: "c", Home: "", HasHome: true}}, {TenantGone: "d"},

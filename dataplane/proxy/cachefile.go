@@ -23,7 +23,7 @@ import (
 // that. A version that is not this one's is not read: the file is a cache.
 const (
 	cacheMagic   = "domicile directory cache\n"
-	cacheVersion = 2
+	cacheVersion = 3
 )
 
 var (
@@ -70,7 +70,7 @@ func writeCache(file io.Writer, t *table, asOf time.Time) error {
 	for i := range t.nodes {
 		s := &t.nodes[i]
 		c.text(string(s.info.Name), s.info.Addr, string(s.info.Region), string(s.info.Zone))
-		c.number(map[bool]uint64{true: 1}[s.present], map[bool]uint64{true: 1}[s.info.Lost])
+		c.number(map[bool]uint64{true: 1}[s.present], map[bool]uint64{true: 1}[s.info.Lost], map[bool]uint64{true: 1}[s.info.Unleased])
 	}
 	c.number(uint64(len(t.regions)))
 	for _, r := range t.regions {
@@ -188,6 +188,7 @@ func (r *cacheReader) nodes(e *tableEdit) {
 		}
 		present := r.number() == 1
 		info.Lost = r.number() == 1
+		info.Unleased = r.number() == 1
 		if present {
 			e.putNode(&info)
 		} else {

@@ -27,8 +27,8 @@ type spot struct {
 	placed bool
 	up     *http1.Upstream // nil: its node has no usable address
 	epoch  uint64
-	// mayMove says that the unit can come to another node by itself: it has a copy,
-	// or is moving.
+	// mayMove says that the unit can come to another node by itself: its node is leased
+	// and it has a copy that is in sync, or it is on its way already.
 	mayMove bool
 	// promoting says that its node was not told to be promoted yet: it is asked in vain,
 	// and there will be news.

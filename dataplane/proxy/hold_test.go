@@ -165,13 +165,18 @@ func TestR5DeadNodeWithCopiesHoldsAndIsNotConnectedToByEach(t *testing.T) {
 	control := newControlFake(t)
 	n2 := newNode(t, "n2", echo("n2"))
 	p := holding(t, control, long)
-	p.await(control.change(down(t, "n1"), n2.info(), copied("acme", "n1", "n2"), placed("beta", "n1")))
+	syncing, unleased := copied("gamma", "n1", "n2"), down(t, "n3")
+	syncing.Unit.Copies[0].State, unleased.Node.Unleased = fsm.CopySyncing, true
+	p.await(control.change(down(t, "n1"), n2.info(), unleased, copied("acme", "n1", "n2"), placed("beta", "n1"),
+		syncing, copied("delta", "n3", "n2"))) // gamma and delta do not fail over by themselves
 	var all []chan answer
 	for i := range 20 {
 		all = append(all, p.later("GET", "/t/acme/query", nil, ""))
 		p.held(int64(i + 1))
 	}
 	p.get("/t/beta/query").wants(t, 502, "node_unreachable") // nothing else can serve it
+	p.get("/t/gamma/query").wants(t, 502, "node_unreachable")
+	p.get("/t/delta/query").wants(t, 502, "node_unreachable")
 	t1 := p.dir.table()
 	if dials := t1.nodes[t1.places["n1"]].up.Stats().Dials.Load(); dials > 10 {
 		t.Errorf("%d connects to a node that is down", dials)

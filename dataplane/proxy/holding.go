@@ -43,9 +43,10 @@ func (p *Proxy) spot(unit []byte) spot {
 	if !ok {
 		return spot{}
 	}
-	s := spot{placed: true, up: t.nodes[u.node].up, epoch: u.epoch, promoting: u.promoting, mayMove: u.state == fsm.UnitMoving}
+	s := spot{placed: true, up: t.nodes[u.node].up, epoch: u.epoch, promoting: u.promoting, mayMove: u.state == fsm.UnitMoving || u.promoting}
+	leased := !t.nodes[u.node].info.Unleased
 	for _, state := range u.each {
-		s.mayMove = s.mayMove || state != fsm.CopyLeaving
+		s.mayMove = s.mayMove || leased && state == fsm.CopyInSync
 	}
 	return s
 }

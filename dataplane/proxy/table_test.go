@@ -21,7 +21,7 @@ func change(r *rand.Rand) fsm.Event {
 	region := fsm.RegionName([]string{"eu", "us", "ap"}[r.IntN(3)])
 	switch r.IntN(12) {
 	case 0:
-		return fsm.Event{Node: &fsm.NodeInfo{Name: node, Addr: fmt.Sprintf("127.0.0.1:%d", 1+r.IntN(3)), Region: region, Zone: "a", Lost: r.IntN(2) == 0}}
+		return fsm.Event{Node: &fsm.NodeInfo{Name: node, Addr: fmt.Sprintf("127.0.0.1:%d", 1+r.IntN(3)), Region: region, Zone: "a", Lost: r.IntN(2) == 0, Unleased: r.IntN(2) == 0}}
 	case 1:
 		return fsm.Event{NodeGone: node}
 	case 2, 3, 4:

@@ -4289,6 +4289,7 @@ type NodeInfo struct {
 	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`
 	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Lost          bool                   `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	Unleased      bool                   `protobuf:"varint,6,opt,name=unleased,proto3" json:"unleased,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4354,6 +4355,13 @@ func (x *NodeInfo) GetZone() string {
 func (x *NodeInfo) GetLost() bool {
 	if x != nil {
 		return x.Lost
+	}
+	return false
+}
+
+func (x *NodeInfo) GetUnleased() bool {
+	if x != nil {
+		return x.Unleased
 	}
 	return false
 }
@@ -5555,13 +5563,14 @@ const file_domicile_proto_rawDesc = "" +
 	"\brequests\x18\a \x03(\v2\x14.domicile.v1.RequestR\brequests\"?\n" +
 	"\x0fSnapshotTrailer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"r\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x8e\x01\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x16\n" +
 	"\x06region\x18\x03 \x01(\tR\x06region\x12\x12\n" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xb7\x01\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\x12\x1a\n" +
+	"\bunleased\x18\x06 \x01(\bR\bunleased\"\xb7\x01\n" +
 	"\bUnitInfo\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
