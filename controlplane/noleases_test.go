@@ -13,6 +13,10 @@ import (
 func TestL1L2NoLeasesWhereNodesWriteOnlyUnderOne(t *testing.T) {
 	s, _ := startLeased(t, 1500, 0, true, "n1/a")
 	s.create(1, "n1")
+	s.until("it is recorded that the node takes leases", func() bool {
+		n, ok := s.group.State().Node("n1")
+		return ok && n.Lease == fsm.LeaseTaken
+	})
 	r := s.want(s.ask("PUT", "/_shard/settings", `{"auto_failover_ms":0}`), 409, fsm.CodeNodeLeased)
 	if r.body["node"] != "n1" || s.group.State().Settings().AutoFailover != 1500 {
 		t.Errorf("answer %s; settings %+v", r.text, s.group.State().Settings())
