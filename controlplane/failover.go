@@ -23,6 +23,9 @@ const (
 	failoverTimeout = 15 * time.Second
 	// maxFailoverWait keeps the whole below what a relaying server waits.
 	maxFailoverWait = 45 * time.Second
+	// copiesTimeout bounds the wait for copies that are on their way, a former primary
+	// that follows again above all.
+	copiesTimeout = 2 * time.Second
 )
 
 // failOver fails a node over by hand (L6): one that answers releases its units
@@ -52,6 +55,7 @@ func (s *Server) failOver(w http.ResponseWriter, c *change) error {
 	if err := f.run(ctx); err != nil {
 		return err
 	}
+	f.waitCopies(ctx)
 	out := f.describe(s.group.State())
 	status := http.StatusOK
 	if len(out.Failed) > 0 {
@@ -396,7 +400,6 @@ func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
 		switch {
 		case h.primary && u.Node == f.node.Name:
 			out.Failed = append(out.Failed, proto.TenantFailed{Tenant: tenant, Why: f.whyStayed(u)})
-			continue
 		case h.primary && !u.Promoted():
 			why := f.known.why(u.Unit)
 			if why == "" {
@@ -430,10 +433,27 @@ func (f *handFailover) whyStayed(u *fsm.Placed) string {
 	return "it was not released in time; ask again"
 }
 
-// replicated reports whether a unit has a copy on a node that is there, or is to
-// have none. A former primary that is there follows at once.
+// waitCopies waits a little for copies that are on their way to be in sync.
+func (f *handFailover) waitCopies(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
+	defer cancel()
+	var units []fsm.UnitRef
+	for _, h := range f.held {
+		units = append(units, h.UnitRef)
+	}
+	f.waitUnits(ctx, units, func(state *fsm.State, u *fsm.Placed) bool { return replicated(state, u) || !copyComes(state, u) })
+}
+
+// replicated reports whether a unit has a copy in sync, or is to have none: what
+// GET shows, and domicile_unreplicated_units counts (architecture §3.7.1).
 func replicated(state *fsm.State, u *fsm.Placed) bool {
-	return state.CopiesWanted(u) == 0 || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
+	return state.CopiesWanted(u) == 0 || hasInSync(u)
+}
+
+// copyComes reports whether a node that is there follows a unit, or will at once, as
+// a former primary does.
+func copyComes(state *fsm.State, u *fsm.Placed) bool {
+	return u.Promoted() && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
 		n, ok := state.Node(c.Node)
 		return ok && !n.Lost && (c.State.Follows() || c.State == fsm.CopyFormer)
 	})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"domicile/fsm"
 	"domicile/internal/httpserve"
@@ -91,7 +93,7 @@ func (s *Server) listTenants(w http.ResponseWriter, r *http.Request, state *fsm.
 			more = true
 			break
 		}
-		page = append(page, describeTenant(state, t))
+		page = append(page, s.describeTenant(state, t))
 	}
 	if q.bytes {
 		s.addSizes(r.Context(), state, page)
@@ -114,12 +116,12 @@ func (s *Server) getTenant(w http.ResponseWriter, r *http.Request, state *fsm.St
 		return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Text: "no tenant is called " + string(name),
 			Fields: map[string]string{"tenant": string(name)}})
 	}
-	httpserve.WriteJSON(w, http.StatusOK, describeTenant(state, t))
+	httpserve.WriteJSON(w, http.StatusOK, s.describeTenant(state, t))
 	return nil
 }
 
 // describeTenant tells where a tenant is: its region is its node's (T1).
-func describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
+func (s *Server) describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 	out := proto.Tenant{Name: t.Name, State: fsm.UnitActive.String(), Pinned: t.Pinned, Buckets: t.Buckets}
 	if t.Quota != nil {
 		out.Quota = &proto.Quota{Bytes: t.Quota.Bytes, RPS: t.Quota.RPS, InFlight: t.Quota.InFlight}
@@ -140,8 +142,47 @@ func describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 		if out.Replica = replicaOf(p); out.Replica != "" {
 			out.SameZone = sameZone(state, p.Unit, out.Replica)
 		}
+		out.Replicas = replicasOf(state, p)
+		out.Unreplicated = s.unreplicated(state, p)
 	}
 	return out
+}
+
+// replicasOf tells of the copies of a unit.
+func replicasOf(state *fsm.State, p *fsm.Placed) []proto.Replica {
+	var all []proto.Replica
+	for _, c := range p.Copies {
+		if !c.State.Follows() {
+			continue
+		}
+		one := proto.Replica{Node: c.Node, State: c.State.String(), Since: time.UnixMilli(int64(c.Since)).UTC(), SameZone: sameZone(state, p.Unit, c.Node)}
+		if n, ok := state.Node(c.Node); ok {
+			one.Zone = n.Zone
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// unreplicated says why a unit has no copy in sync, as far as this server knows
+// (architecture §3.7.1); "" if it has one.
+func (s *Server) unreplicated(state *fsm.State, p *fsm.Placed) string {
+	if hasInSync(p) {
+		return ""
+	}
+	if why := state.Unreplicated(p); why != "" {
+		return why
+	}
+	why := "its copy on node " + string(replicaOf(p)) + " is not in sync yet"
+	if trouble := s.known.why(p.Unit); trouble != "" {
+		why += ": " + trouble
+	}
+	return why
+}
+
+// hasInSync reports whether a unit has a copy that may be promoted by itself.
+func hasInSync(p *fsm.Placed) bool {
+	return slices.ContainsFunc(p.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync })
 }
 
 // unitState is a unit's state; one whose create is being undone is on its way

@@ -1,6 +1,10 @@
 package proto
 
-import "domicile/fsm"
+import (
+	"time"
+
+	"domicile/fsm"
+)
 
 // Headers of the admin API (spec §2.2).
 const (
@@ -90,6 +94,20 @@ type Tenant struct {
 	Quota    *Quota         `json:"quota,omitempty"`
 	Buckets  uint32         `json:"buckets,omitempty"`
 	Bytes    *uint64        `json:"bytes,omitempty"`
+	// Replicas are all its copies; Replica is one of them. Unreplicated says why none
+	// is in sync: its writes are acknowledged alone, and it is failed over only by hand.
+	Replicas     []Replica `json:"replicas,omitempty"`
+	Unreplicated string    `json:"unreplicated,omitempty"`
+}
+
+// Replica is a copy of a tenant. Its states, in order, are syncing, joining and
+// in_sync (architecture §3.7.1).
+type Replica struct {
+	Node     fsm.NodeName `json:"node"`
+	Zone     fsm.ZoneName `json:"zone"`
+	State    string       `json:"state"`
+	Since    time.Time    `json:"since"` // it has been in State
+	SameZone bool         `json:"same_zone,omitempty"`
 }
 
 // Quota bounds a tenant at its node (T6); a field left out bounds nothing.

@@ -26,7 +26,7 @@ type FailOver struct {
 
 // FailedOver answers POST /_shard/nodes/<n>/failover: 200, or 502 with
 // something in Failed. Unreplicated are tenants that the node held, as primary
-// or as copy, and that have no copy now.
+// or as copy, and that have no copy in sync now.
 type FailedOver struct {
 	Node         fsm.NodeName     `json:"node"`
 	Promoted     []TenantPromoted `json:"promoted"`

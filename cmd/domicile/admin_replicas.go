@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"domicile/client"
@@ -50,7 +52,7 @@ func (c *nodesFailover) Run(a *admin) error {
 		rows = append(rows, []string{string(f.Tenant), "failed", "", f.Why})
 	}
 	for _, t := range out.Unreplicated {
-		rows = append(rows, []string{string(t), "unreplicated", "", "it has no copy now; one is made when a node is free for it"})
+		rows = append(rows, []string{string(t), "unreplicated", "", "it has no copy in sync; one is made when a node is free for it"})
 	}
 	return errors.Join(a.print(out, []string{"TENANT", "OUTCOME", "NODE", "LOST OR WHY"}, rows), err)
 }
@@ -70,7 +72,7 @@ type adminReplicas struct {
 type replicasList struct {
 	Region  *fsm.RegionName `help:"Of this region alone."`
 	Prefix  string          `help:"Whose names begin with this."`
-	Missing bool            `help:"Only those without a copy, or with one in their own zone."`
+	Missing bool            `help:"Only those without a copy in sync, or with one that is not, or is in their own zone."`
 }
 
 // Run lists the tenants' copies.
@@ -80,20 +82,55 @@ func (c *replicasList) Run(a *admin) error {
 		if err != nil {
 			return err
 		}
-		if c.Missing && t.Replica != "" && !t.SameZone {
+		if c.Missing && t.Unreplicated == "" && !slices.ContainsFunc(t.Replicas, func(r proto.Replica) bool { return r.SameZone || r.State != inSync }) {
 			continue
 		}
-		note := ""
-		switch {
-		case t.Replica == "":
-			note = "unreplicated"
-		case t.SameZone:
-			note = "same zone"
-		}
 		list = append(list, t)
-		rows = append(rows, []string{string(t.Name), string(t.Region), string(t.Node), string(t.Zone), string(t.Replica), note})
+		rows = append(rows, copyRows(&t)...)
 	}
-	return a.print(list, []string{"TENANT", "REGION", "NODE", "ZONE", "REPLICA", "NOTE"}, rows)
+	return a.print(list, []string{"TENANT", "REGION", "NODE", "ZONE", "COPY", "COPY ZONE", "STATE", "SINCE", "NOTE"}, rows)
+}
+
+// inSync is the state of a copy that may be promoted.
+const inSync = "in_sync"
+
+// copyRows gives a line for each copy of a tenant, or one that says that it has none.
+func copyRows(t *proto.Tenant) [][]string {
+	head := []string{string(t.Name), string(t.Region), string(t.Node), string(t.Zone)}
+	var rows [][]string
+	for _, r := range t.Replicas {
+		notes := []string{}
+		if r.SameZone {
+			notes = append(notes, "same zone")
+		}
+		if t.Unreplicated != "" {
+			notes = append(notes, "unreplicated: "+t.Unreplicated)
+		}
+		rows = append(rows, append(slices.Clip(head), string(r.Node), string(r.Zone), r.State, r.Since.Format(time.RFC3339), strings.Join(notes, "; ")))
+	}
+	if rows == nil && t.Unreplicated != "" {
+		rows = append(rows, append(slices.Clip(head), "", "", "", "", "unreplicated: "+t.Unreplicated))
+	}
+	return rows
+}
+
+// copiesText names a tenant's copies, and what is amiss with each.
+func copiesText(t *proto.Tenant) string {
+	var all []string
+	for _, r := range t.Replicas {
+		text := string(r.Node)
+		if r.State != inSync {
+			text += " (" + r.State + ")"
+		}
+		if r.SameZone {
+			text += " (same zone)"
+		}
+		all = append(all, text)
+	}
+	if all == nil && t.Unreplicated != "" {
+		return "unreplicated"
+	}
+	return strings.Join(all, ", ")
 }
 
 type replicasRepair struct{}

@@ -60,9 +60,9 @@ func (a *admin) printTenants(v any, tenants []proto.Tenant) error {
 		if t.Pinned {
 			pinned = "pinned"
 		}
-		rows = append(rows, []string{string(t.Name), string(t.Node), t.State, string(t.Region), string(t.Zone), string(t.Replica), pinned, size})
+		rows = append(rows, []string{string(t.Name), string(t.Node), t.State, string(t.Region), string(t.Zone), copiesText(&t), pinned, size})
 	}
-	return a.print(v, []string{"TENANT", "NODE", "STATE", "REGION", "ZONE", "REPLICA", "PINNED", "BYTES"}, rows)
+	return a.print(v, []string{"TENANT", "NODE", "STATE", "REGION", "ZONE", "COPIES", "PINNED", "BYTES"}, rows)
 }
 
 type tenantsCreate struct {

@@ -147,7 +147,7 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 	has(admin(1, "nodes", "delete", one[0].Node, "--force"), "node_in_use")
 	admin(0, "replicas", "repair")
 	has(admin(0, "replicas", "repair"), "every tenant has the copies")
-	has(admin(0, "replicas"), "TENANT", "acme", "REPLICA")
+	has(admin(0, "replicas"), "TENANT", "acme", "COPY", "STATE")
 	has(admin(0, "tenants", "explain", "acme", "--for", "replica"), "RANK", "it is the primary", "another zone", "in_sync")
 	has(admin(1, "nodes", "failover", one[0].Node), "node_unleased", "force")
 	has(admin(0, "nodes", "failover", one[0].Node, "--force"), "acme", "promoted")
