@@ -38,6 +38,7 @@ type fakeLease struct {
 	lost     map[fsm.UnitName]*proto.PositionRange
 	damaged  map[fsm.UnitName]bool
 	stopping bool
+	refused  map[string]string // who refuses to be followed by it, and why
 	position string
 	hook     map[string]func(*http.Request) // run before a route is served
 	promised int64                          // ms left of a promise, told once
@@ -148,7 +149,7 @@ func (n *fakeNode) grant(g *proto.Grant) (int, any) {
 		n.until = at.Add(time.Duration(g.MS) * time.Millisecond)
 	}
 	granted := proto.Granted{Epoch: n.epoch, LeftMS: max(time.Until(n.until).Milliseconds(), 0), Grant: g.Grant, Boot: n.boot,
-		Ack: proto.AckReplica, Stopping: n.stopping}
+		Ack: proto.AckReplica, Stopping: n.stopping, Refused: n.refused}
 	granted.Lagging = map[fsm.UnitName][]string{}
 	for u := range n.list {
 		if _, held := n.units[u]; !held {

@@ -108,7 +108,7 @@ func (s *Server) whyLacking(state *fsm.State, u *fsm.Placed) string {
 	if why := state.Unreplicated(u); why != "" {
 		return why
 	}
-	if why := s.known.why(u.Unit); why != "" {
+	if why := s.trouble(state, u); why != "" {
 		return why
 	}
 	if !hopeless(state, u) {
@@ -190,6 +190,11 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request, state *fsm.Stat
 			line.Holds = "primary"
 		case v.Copy != 0:
 			line.Holds = v.Copy.String()
+		}
+		if u, ok := state.Placed(fsm.UnitName(name)); ok && v.Copy.Follows() {
+			if why := s.refusedTo(state, u, v.Node); why != "" {
+				line.Why += "; its primary refuses to be followed by it: " + why
+			}
 		}
 		out = append(out, line)
 	}

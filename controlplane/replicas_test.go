@@ -74,3 +74,28 @@ func TestL6UnreplicatedIsTheSameHoweverANodeIsFailedOver(t *testing.T) {
 		t.Errorf("after a silent node: %s", have)
 	}
 }
+
+// TestC6WhyACopyCannotFollowIsTold: the copy's node says who refuses it, and so do the
+// answers about the tenant, and the log once.
+func TestC6WhyACopyCannotFollowIsTold(t *testing.T) {
+	s, nodes := startLeased(t, 900, 1, true, "n1/a", "n2/b")
+	nodes[1].set(func() {
+		nodes[1].lagging["t0"] = true
+		nodes[1].refused = map[string]string{"http://" + nodes[0].addr(): "compare the replication tokens"}
+	})
+	s.create(1, "n1")
+	s.copiesAre("t0", "n1", "n2:syncing")
+	const want = "compare the replication tokens"
+	s.until("the leader knows", func() bool {
+		return strings.Contains(fmt.Sprint(s.ask("GET", "/_shard/tenants/t0", "").body["unreplicated"]), want)
+	})
+	if r := s.ask("GET", "/_shard/tenants/t0/explain?for=replica", ""); !strings.Contains(r.text, want) {
+		t.Errorf("explain: %s", r.text)
+	}
+	if r := s.want(s.ask("POST", "/_shard/replicas", ""), 502, ""); !strings.Contains(r.text, want) {
+		t.Errorf("repair: %s", r.text)
+	}
+	if n := strings.Count(s.log.String(), "a node refuses to be followed by another"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+}

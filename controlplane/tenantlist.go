@@ -174,10 +174,33 @@ func (s *Server) unreplicated(state *fsm.State, p *fsm.Placed) string {
 		return why
 	}
 	why := "its copy on node " + string(replicaOf(p)) + " is not in sync yet"
-	if trouble := s.known.why(p.Unit); trouble != "" {
+	if trouble := s.trouble(state, p); trouble != "" {
 		why += ": " + trouble
 	}
 	return why
+}
+
+// trouble says what keeps a unit's copies from being in sync, as far as this server
+// knows: the leader, which nodes tell.
+func (s *Server) trouble(state *fsm.State, p *fsm.Placed) string {
+	for _, c := range p.Copies {
+		if c.State.Follows() && c.State != fsm.CopyInSync {
+			if why := s.refusedTo(state, p, c.Node); why != "" {
+				return "node " + string(p.Node) + " refuses to be followed by " + string(c.Node) + ": " + why
+			}
+		}
+	}
+	return s.known.why(p.Unit)
+}
+
+// refusedTo says why a unit's primary refuses to be followed by a node, or "".
+func (s *Server) refusedTo(state *fsm.State, p *fsm.Placed, by fsm.NodeName) string {
+	home, ok := state.Node(p.Node)
+	if !ok {
+		return ""
+	}
+	status, _ := s.keeper.Node(by)
+	return status.Refused[nodeURL(home.Addr)]
 }
 
 // hasInSync reports whether a unit has a copy that may be promoted by itself.

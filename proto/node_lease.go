@@ -54,6 +54,8 @@ type Granted struct {
 	CopyReport
 	// Missing are units of the list that the node does not hold.
 	Missing []fsm.UnitName `json:"missing,omitempty"`
+	// Refused tells, by their addresses, why nodes refuse to be followed by this one.
+	Refused map[string]string `json:"refused,omitempty"`
 	// Stopping says that the node is about to stop, and wants to hand over.
 	Stopping bool `json:"stopping,omitempty"`
 }

@@ -44,6 +44,7 @@ type copiesReply struct {
 	Following map[fsm.UnitName][]string `json:"following"`
 	Boot      string                    `json:"boot"` // "": the node does not tell its process
 	Stopping  bool                      `json:"stopping"`
+	Refused   map[string]string         `json:"refused"`
 }
 
 // grant makes a call at now, and those that follow from its answer, and tells
@@ -214,7 +215,7 @@ func (l *loop) granted(c sending, r reply, seen time.Duration, stamp uint64) out
 	l.view.wasLapsed = false
 	l.appear(func(s *Status) {
 		s.Lease, s.Boot, s.Ack, s.List = fsm.LeaseTaken, g.Boot, g.Ack, c.list.rev
-		s.Report, s.Following, s.Missing, s.Stopping = g.CopyReport, nil, g.Missing, g.Stopping
+		s.Report, s.Following, s.Missing, s.Refused, s.Stopping = g.CopyReport, nil, g.Missing, l.refused(s.Refused, g.Refused), g.Stopping
 	}, seen)
 	l.shift.confirms.want(l.hasty)
 	return outcome{}
@@ -332,6 +333,7 @@ func (l *loop) poll(now time.Duration, try bool) (until time.Duration) {
 	}
 	l.appear(func(s *Status) {
 		s.Report, s.Following, s.Boot, s.Stopping = c.CopyReport, c.Following, c.Boot, c.Stopping
+		s.Refused = l.refused(s.Refused, c.Refused)
 	}, seen)
 	return l.next
 }
@@ -350,6 +352,16 @@ func (l *loop) appear(change func(*Status), seen time.Duration) {
 		s.Answered, s.Silent, s.Problem = true, false, ""
 		change(s)
 	})
+}
+
+// refused tells of nodes that refuse to be followed by this one, once of each.
+func (l *loop) refused(was, now map[string]string) map[string]string {
+	for from, why := range now {
+		if was[from] != why {
+			l.shift.k.config.Logger.Warn("a node refuses to be followed by another", "node", l.name, "source", from, "err", why)
+		}
+	}
+	return now
 }
 
 // vanish shows that the node does not answer, because of err. It is called with

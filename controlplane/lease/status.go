@@ -53,6 +53,9 @@ type Status struct {
 	// nodes that take no lease. A copy is in sync if it is here and not in
 	// Report.Lagging.
 	Following map[fsm.UnitName][]string
-	Missing   []fsm.UnitName // units of the list that the node does not hold
-	Stopping  bool           // the node is about to stop, and wants to hand over
+	// Refused tells, by their addresses, why nodes refuse to be followed by this one: a
+	// token that differs, above all.
+	Refused  map[string]string
+	Missing  []fsm.UnitName // units of the list that the node does not hold
+	Stopping bool           // the node is about to stop, and wants to hand over
 }

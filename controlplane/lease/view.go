@@ -39,7 +39,7 @@ func (l *loop) show(change func(s *Status)) {
 func (s *Status) equal(o *Status) bool {
 	return s.Lease == o.Lease && s.Answered == o.Answered && s.Silent == o.Silent && s.Lapsed == o.Lapsed && s.Lapse == o.Lapse &&
 		s.Boot == o.Boot && s.Ack == o.Ack && s.List == o.List && s.Stopping == o.Stopping &&
-		slices.Equal(s.Missing, o.Missing) && sameAddresses(s.Report.Lagging, o.Report.Lagging) &&
+		slices.Equal(s.Missing, o.Missing) && maps.Equal(s.Refused, o.Refused) && sameAddresses(s.Report.Lagging, o.Report.Lagging) &&
 		sameAddresses(s.Report.Behind, o.Report.Behind) && sameAddresses(s.Following, o.Following) &&
 		slices.Equal(s.Report.Uncompared, o.Report.Uncompared) && slices.Equal(s.Report.Damaged, o.Report.Damaged)
 }

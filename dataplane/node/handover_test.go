@@ -108,3 +108,26 @@ func TestCallsThatNameNoHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestACopyTellsWhoRefusesToBeFollowed: that its token is refused would else be known to
+// its own log alone.
+func TestACopyTellsWhoRefusesToBeFollowed(t *testing.T) {
+	p := startLeased(t, func(c *Config) { c.ReplicationToken = "one" })
+	p.create("acme", 1)
+	f := startLeased(t, nil)
+	f.admin(200, "POST", "tenants/acme/follow", fmt.Sprintf(`{"id":1,"from":%q,"token":"other","as":%q,"authority":"c1/global","history":1,"term":1}`, p.url, f.url))
+	wait.For(t, "the copy to tell of it", func() error {
+		a := f.grant(200, 0, `,"primaries":[]`).body
+		if !strings.Contains(a, `"refused":{"`+p.url+`":"`) || !strings.Contains(a, "compare the replication tokens") || strings.Contains(a, `"other"`) {
+			return errors.New(a)
+		}
+		return nil
+	})
+	f.admin(200, "POST", "tenants/acme/follow", fmt.Sprintf(`{"id":1,"from":%q,"token":"one","as":%q,"authority":"c1/global","history":1,"term":1}`, p.url, f.url))
+	wait.For(t, "it to follow", func() error {
+		if a := f.grant(200, 0, `,"primaries":[]`).body; strings.Contains(a, "refused") {
+			return errors.New(a)
+		}
+		return nil
+	})
+}

@@ -147,7 +147,7 @@ func (s *Server) lookForMissing(c lease.Change) {
 func (s *Server) granted(g *proto.Grant) proto.Granted {
 	st := s.fence.lease.State()
 	a := proto.Granted{Epoch: st.Epoch, LeftMS: st.Left.Milliseconds(), Grant: g.Grant, Boot: s.fence.lease.Boot(),
-		Ack: s.ack(), Stopping: s.stopping.Load()}
+		Ack: s.ack(), Stopping: s.stopping.Load(), Refused: s.replica.Refused()}
 	uncompared := s.replica.Uncompared()
 	lagging, behind := s.replica.Report()
 	a.CopyReport = proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: s.damaged(func(rec *store.Record) bool {
@@ -199,8 +199,9 @@ func (r *request) copies() error {
 		proto.CopyReport
 		Following map[fsm.UnitName][]string `json:"following"`
 		Boot      string                    `json:"boot"`
+		Refused   map[string]string         `json:"refused,omitempty"`
 		Stopping  bool                      `json:"stopping,omitempty"`
-	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following), r.s.boot, r.s.stopping.Load()})
+	}{proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: r.s.damaged(func(*store.Record) bool { return true })}, byName(following), r.s.boot, r.s.replica.Refused(), r.s.stopping.Load()})
 }
 
 // copiesPatience is how long a copy may lack a commit before GET copies says so.

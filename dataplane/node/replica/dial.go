@@ -75,8 +75,14 @@ func upgrade(conn net.Conn, from, as, token string) (*bufio.Reader, error) {
 	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
 		hint = "; compare the replication tokens of the two nodes"
 	}
-	return nil, fmt.Errorf("the source answered %s to the upgrade to %s: %q%s", res.Status, Protocol, text, hint)
+	return nil, &refusedError{fmt.Sprintf("the source answered %s to the upgrade to %s: %q%s", res.Status, Protocol, text, hint)}
 }
+
+// refusedError says that a source answered, and is not to be followed: what does not
+// pass by itself, as a wrong token does not.
+type refusedError struct{ text string }
+
+func (e *refusedError) Error() string { return e.text }
 
 // dial is Config.Dial where none was given.
 func dial(ctx context.Context, addr string) (net.Conn, error) {

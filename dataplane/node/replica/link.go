@@ -26,6 +26,7 @@ type link struct {
 	number   uint32                // the newest; never used twice
 	w        *wire                 // nil: not connected
 	why      string                // why it is not
+	refused  string                // why its source refuses it, or ""
 	held     int                   // bytes of entries received and not applied
 	beat     time.Time             // when the source's heartbeat came
 	age      time.Duration         // what it said
@@ -109,7 +110,7 @@ func (l *link) speak(ctx context.Context, conn net.Conn) error {
 	w := newWire(conn)
 	w.handle, w.beat = l.received, func() []byte { return encodeBeat(0) }
 	l.mu.Lock()
-	l.w, l.numbers, l.heardAny, l.why = w, map[uint32]*following{}, false, ""
+	l.w, l.numbers, l.heardAny, l.why, l.refused = w, map[uint32]*following{}, false, "", ""
 	units := make([]*following, 0, len(l.units))
 	for _, f := range l.units {
 		units = append(units, f)
@@ -127,6 +128,10 @@ func (l *link) lost(err error) (heard bool) {
 	l.mu.Lock()
 	heard = l.heardAny
 	l.w, l.numbers, l.heardAny, l.why = nil, nil, false, err.Error()
+	l.refused = ""
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		l.refused = refused.text
+	}
 	units := make([]*following, 0, len(l.units))
 	for _, f := range l.units {
 		units = append(units, f)
@@ -271,6 +276,25 @@ func (r *Replicator) Lag() map[string]time.Duration {
 		l.mu.Unlock()
 	}
 	return lag
+}
+
+// Refused tells, by its address, why a source refuses to be followed.
+func (r *Replicator) Refused() map[string]string {
+	r.mu.Lock()
+	links := make([]*link, 0, len(r.links))
+	for _, l := range r.links {
+		links = append(links, l)
+	}
+	r.mu.Unlock()
+	all := map[string]string{}
+	for _, l := range links {
+		l.mu.Lock()
+		if l.refused != "" {
+			all[l.from] = l.refused
+		}
+		l.mu.Unlock()
+	}
+	return all
 }
 
 // Status tells how a unit that is followed stands.
