@@ -98,7 +98,11 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s (%d %s, request %s)", e.Text, e.Status, e.Code, e.RequestID)
+	status := strconv.Itoa(e.Status)
+	if e.Code != "" {
+		status += " " + string(e.Code)
+	}
+	return fmt.Sprintf("%s (%s, request %s)", e.Text, status, e.RequestID)
 }
 
 // request is one logical call.

@@ -36,8 +36,8 @@ func (s *Server) register() error {
 			Help: "Requests refused for their token."}),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "domicile_build_info",
-		Help: "1, with the build in its labels."}, []string{"version", "goversion"})
-	build.WithLabelValues(s.config.Build, runtime.Version()).Set(1)
+		Help: "1, with the build in its labels."}, []string{"version", "goversion", "part"})
+	build.WithLabelValues(s.config.Build, runtime.Version(), "control").Set(1)
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_streams",

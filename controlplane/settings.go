@@ -54,6 +54,9 @@ func (s *Server) putSettings(w http.ResponseWriter, c *change) error {
 	}
 	s.changes.everything()
 	s.warnOfLease(settings)
+	if r := settings.DefaultRegion; put.DefaultRegion != nil && !hasNodes(s.group.State(), *r) {
+		s.logger.Warn("no node is recorded in the default region: a tenant that names no region cannot be created until one is", "region", string(*r))
+	}
 	s.logger.Info("settings changed", "replicas", settings.Replicas, "auto_failover_ms", uint64(settings.AutoFailover))
 	httpserve.WriteJSON(w, http.StatusOK, describeSettings(s.group.State().Settings()))
 	return nil
@@ -85,6 +88,15 @@ func changedSettings(now fsm.Settings, put *proto.PutSettings) (fsm.Settings, er
 		return now, badRequest("%v", err)
 	}
 	return now, nil
+}
+
+func hasNodes(state *fsm.State, r fsm.RegionName) bool {
+	for n := range state.Nodes() {
+		if n.Region == r {
+			return true
+		}
+	}
+	return false
 }
 
 // leaseTaker gives a node that could not write under leases of a length: it takes

@@ -158,6 +158,10 @@ func (s *shift) recorded(p proposed) {
 			s.logger.Warn("units that their node does not promote go to another", "node", cmd.Node, "units", len(p.result.Flips))
 			break
 		}
+		if len(p.result.Flips)+len(p.result.Left) == 0 { // as after a clean stop
+			s.logger.Info("a node is gone that was the primary of no unit", "node", cmd.Node)
+			break
+		}
 		s.logger.Warn("a node was failed over", "node", cmd.Node, "units", len(p.result.Flips), "left", len(p.result.Left))
 	case *fsm.EndRelease:
 		s.flips.flipped(p.Matter, p.result)

@@ -65,8 +65,8 @@ func nothingToPromote(n NodeName, left []UnitName) *Refusal {
 	if len(left) == 0 {
 		return refuse(CodeNoCopy, "node "+name+" is the primary of no unit that could be given to another", "node", name)
 	}
-	return refuse(CodeNoCopy, "no unit of node "+name+" has an in-sync copy on a node that answers; "+string(left[0])+
-		" has none, for one", "node", name, "tenant", tenantOf(left[0]))
+	return refuse(CodeNoCopy, "no unit of node "+name+" has a copy that could be promoted: by itself, one that is in sync on a node that answers; "+
+		"by force, one that follows and holds data; "+string(left[0])+" has none, for one", "node", name, "tenant", tenantOf(left[0]))
 }
 
 // chosen gives the node that a failover gives p to: the one that was chosen,

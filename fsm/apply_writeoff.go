@@ -10,7 +10,7 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 		return unknownNode(cmd.Name)
 	}
 	if !cmd.Force {
-		if r := holds(e, "it cannot be deleted; delete its tenants first"); r != nil {
+		if r := holds(e, undeletable(e)); r != nil {
 			return r
 		}
 	} else if r := c.mustStay(e); r != nil {
@@ -29,6 +29,17 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 	c.recount(main, standby)
 	c.events = append(c.events, Event{NodeGone: cmd.Name})
 	return nil
+}
+
+// undeletable says what makes a node deletable that holds something.
+func undeletable(e *seat) string {
+	switch {
+	case e.primaries > 0:
+		return "it cannot be deleted; delete its tenants first, or fail it over to their copies"
+	case e.standbyOf != "":
+		return "it cannot be deleted; end its pair with node " + string(e.standbyOf) + " first"
+	}
+	return "it cannot be deleted; force writes off what it holds as copies, which are made elsewhere then"
 }
 
 // mustStay refuses to write a node off that a unit cannot be without.

@@ -227,3 +227,17 @@ func TestN5NoTwoNodesHaveOneAddress(t *testing.T) {
 	d.ok(&fsm.PutNode{Name: "n2", Zone: ptr(fsm.ZoneName("z")), Exclusive: true})
 	d.ok(&fsm.PutNode{Name: "n3", Addr: ptr("a:1"), Token: ptr("t")}) // an entry from before this rule
 }
+
+// TestN6ARefusalToDeleteANodeSaysWhatHelps by what the node holds.
+func TestN6ARefusalToDeleteANodeSaysWhatHelps(t *testing.T) {
+	d := leased(t, "n1", "n2", "n3")
+	d.replicated("acme", "n1", "n2")
+	says := func(n fsm.NodeName, want string) {
+		t.Helper()
+		d.refused(fsm.CodeNodeInUse, &fsm.DeleteNode{Name: n}, want)
+	}
+	says("n1", "delete its tenants first, or fail it over")
+	says("n2", "force writes off what it holds as copies")
+	d.ok(&fsm.PutNode{Name: "n1", Standby: ptr(fsm.NodeName("n2"))})
+	says("n2", "end its pair with node n1 first")
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -111,13 +112,22 @@ func commandOf(err error) string {
 // complain says what went wrong: to people, or with -o json to a program.
 func (c *cli) complain(e *env, err error) {
 	var answer *client.Error
-	if c.Admin.Output != "json" || !errors.As(err, &answer) {
+	var unreached *url.Error
+	switch told := errors.As(err, &answer); {
+	case !told && errors.As(err, &unreached):
+		fmt.Fprintf(e.stderr, "domicile: no server answers: %v\nIs one running there? --server (DOMICILE_SERVER) says where servers or proxies are.\n", err)
+		return
+	case !told || c.Admin.Output != "json":
 		fmt.Fprintf(e.stderr, "domicile: %v\n", err)
 		return
 	}
 	enc := json.NewEncoder(e.stderr)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(map[string]any{"error": answer.Text, "code": answer.Code, "status": answer.Status, "request_id": answer.RequestID})
+	said := map[string]any{"error": answer.Text, "status": answer.Status, "request_id": answer.RequestID}
+	if answer.Code != "" { // an answer about many tenants has none
+		said["code"] = answer.Code
+	}
+	_ = enc.Encode(said)
 }
 
 // envars gives every flag of the servers, and the ones by which admin reaches

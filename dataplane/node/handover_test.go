@@ -118,7 +118,7 @@ func TestACopyTellsWhoRefusesToBeFollowed(t *testing.T) {
 	f.admin(200, "POST", "tenants/acme/follow", fmt.Sprintf(`{"id":1,"from":%q,"token":"other","as":%q,"authority":"c1/global","history":1,"term":1}`, p.url, f.url))
 	wait.For(t, "the copy to tell of it", func() error {
 		a := f.grant(200, 0, `,"primaries":[]`).body
-		if !strings.Contains(a, `"refused":{"`+p.url+`":"`) || !strings.Contains(a, "compare the replication tokens") || strings.Contains(a, `"other"`) {
+		if !strings.Contains(a, `"refused":{"`+p.url+`":"`) || !strings.Contains(a, "compare the replication tokens of the group") || strings.Contains(a, `"other"`) {
 			return errors.New(a)
 		}
 		return nil

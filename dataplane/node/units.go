@@ -254,7 +254,10 @@ func (r *request) thaw(ctx context.Context, unit string) error {
 
 func jobConflict(rec *store.Record, why string) error {
 	e := httpserve.Errorf(409, codeJobConflict, "unit %s: %s", rec.Name, why)
-	e.Fields = map[string]any{"job": rec.Job, "state": string(rec.State)}
+	e.Fields = map[string]any{"state": string(rec.State)}
+	if rec.Job != "" {
+		e.Fields["job"] = rec.Job
+	}
 	return e
 }
 

@@ -35,7 +35,7 @@ var (
 	descRevision  = desc("directory_revision", "Revision of the proxy's copy of the directory; 0 without one.")
 	descAge       = desc("directory_age_seconds", "How long ago the copy was known to be the newest.")
 	descConns     = desc("client_connections", "Clients' connections.")
-	descBuildInfo = desc("build_info", "1, labelled by the version.", "version", "goversion")
+	descBuildInfo = desc("build_info", "1, labelled by the version.", "version", "goversion", "part")
 )
 
 // classes are the values of domicile_requests_total{class}, as http1 counts
@@ -97,7 +97,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(descRevision, revision)
 	gauge(descAge, m.p.age(time.Now()).Seconds())
 	gauge(descConns, float64(s.Connections.Load()))
-	gauge(descBuildInfo, 1, m.p.cfg.Version, runtime.Version())
+	gauge(descBuildInfo, 1, m.p.cfg.Version, runtime.Version(), "proxy")
 }
 
 func histogram(ch chan<- prometheus.Metric, d *prometheus.Desc, h *http1.Histogram, labels ...string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"domicile/proto"
@@ -63,7 +64,13 @@ func decodeObject(body []byte, v any) error {
 	if err := dec.Decode(v); err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) && kind.Field != "" {
-			return fmt.Errorf("field %q cannot be a %s", kind.Field, kind.Value)
+			// A field of an embedded struct is told with that struct's name.
+			field := kind.Field[strings.LastIndexByte(kind.Field, '.')+1:]
+			if strings.HasPrefix(kind.Value, "number") && strings.HasPrefix(kind.Type.Kind().String(), "uint") {
+				return fmt.Errorf("field %q is a number from 0 on, without a fraction, that fits into %d bits; it cannot be %s",
+					field, kind.Type.Bits(), strings.TrimPrefix(kind.Value, "number "))
+			}
+			return fmt.Errorf("field %q cannot be a %s", field, kind.Value)
 		}
 		return err
 	}

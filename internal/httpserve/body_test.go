@@ -92,3 +92,23 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestANumberOutOfRangeIsToldWithItsRange names the field as a client knows it.
+func TestANumberOutOfRangeIsToldWithItsRange(t *testing.T) {
+	type holder struct {
+		Term uint64 `json:"term"`
+	}
+	var v struct {
+		holder
+		Replicas uint32 `json:"replicas"`
+	}
+	for body, want := range map[string]string{
+		`{"replicas":-1}`:  `field "replicas" is a number from 0 on, without a fraction, that fits into 32 bits; it cannot be -1`,
+		`{"term":-1}`:      `field "term" is a number from 0 on, without a fraction, that fits into 64 bits; it cannot be -1`,
+		`{"replicas":"x"}`: `field "replicas" cannot be a string`,
+	} {
+		if err := DecodeObject([]byte(body), &v); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}

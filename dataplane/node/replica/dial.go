@@ -70,12 +70,11 @@ func upgrade(conn net.Conn, from, as, token string) (*bufio.Reader, error) {
 		return br, nil
 	}
 	defer res.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-	hint := ""
 	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
-		hint = "; compare the replication tokens of the two nodes"
+		return nil, &refusedError{fmt.Sprintf("the source refuses the token that it is shown (%s); compare the replication tokens of the group and of the two nodes", res.Status)}
 	}
-	return nil, &refusedError{fmt.Sprintf("the source answered %s to the upgrade to %s: %q%s", res.Status, Protocol, text, hint)}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+	return nil, &refusedError{fmt.Sprintf("the source answered %s to the upgrade to %s: %q", res.Status, Protocol, text)}
 }
 
 // refusedError says that a source answered, and is not to be followed: what does not
