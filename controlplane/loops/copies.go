@@ -12,7 +12,10 @@ import (
 func (p *planner) copies(u *fsm.Placed) {
 	m := &p.m.units
 	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() && c.State != fsm.CopyInSync }) {
-		m.watch(u, p.s.Revision())
+		if m.watch(u, p.s.Revision()) {
+			p.m.look = true // what its primary says may be known already, and not be said again
+			p.wakeAt(p.now)
+		}
 	} else {
 		m.unwatch(u.Unit)
 	}

@@ -3,6 +3,7 @@ package loops
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ type copySim struct {
 	r     *rand.Rand
 	nodes map[fsm.NodeName]*simNode
 	calls []flight
+	told  map[fsm.NodeName]*NodeNews // in the last round
 }
 
 // simNode is a node, and what the keeper of leases knows of it.
@@ -95,11 +97,13 @@ func (s *copySim) renew(name fsm.NodeName) {
 }
 
 func (s *copySim) round() Plan {
-	news := &News{Nodes: map[fsm.NodeName]*NodeNews{}, Fresh: true}
+	news := &News{Nodes: map[fsm.NodeName]*NodeNews{}}
 	for name, n := range s.nodes {
 		told := n.news
 		news.Nodes[name] = &told
 	}
+	news.Fresh = !reflect.DeepEqual(news.Nodes, s.told) // as the executor has it
+	s.told = news.Nodes
 	p := Next(s.state.Snapshot(), s.m, news, s.now)
 	for _, a := range p.Calls {
 		s.check(a)

@@ -208,11 +208,11 @@ func (m *unitMemory) unwatch(u fsm.UnitName) {
 }
 
 // watch keeps a unit with a copy that is not in sync among those for which its
-// primary's reports count.
-func (m *unitMemory) watch(u *fsm.Placed, rev fsm.Revision) {
+// primary's reports count, and reports whether it is new among them.
+func (m *unitMemory) watch(u *fsm.Placed, rev fsm.Revision) bool {
 	n, ok := m.at[u.Unit]
 	if ok && n == u.Node {
-		return
+		return false
 	}
 	if ok {
 		delete(m.syncing[n], u.Unit)
@@ -222,6 +222,7 @@ func (m *unitMemory) watch(u *fsm.Placed, rev fsm.Revision) {
 	}
 	m.syncing[u.Node][u.Unit] = rev
 	m.at[u.Unit] = u.Node
+	return true
 }
 
 // lookAtUnits looks at the units that something was heard of, those whose time
