@@ -50,7 +50,11 @@ func (c *adminCmd) open(ctx context.Context, e *env) (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl, err := client.New(client.Config{Servers: baseURLs(c.Server), Token: token, Transport: transport})
+	servers, err := baseURLs("server", c.Server)
+	if err != nil {
+		return nil, err
+	}
+	cl, err := client.New(client.Config{Servers: servers, Token: token, Transport: transport})
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -85,18 +89,6 @@ func (a *admin) say(format string, args ...any) error {
 	}
 	_, err := fmt.Fprintf(a.out.stdout, format+"\n", args...)
 	return err
-}
-
-// baseURLs takes host:port for http://host:port.
-func baseURLs(servers []string) []string {
-	urls := make([]string, 0, len(servers))
-	for _, s := range servers {
-		if !strings.Contains(s, "://") {
-			s = "http://" + s
-		}
-		urls = append(urls, strings.TrimRight(s, "/"))
-	}
-	return urls
 }
 
 // gone tells of something that was deleted.

@@ -104,6 +104,12 @@ func TestO2ExitStatusTellsFailedFromBadArguments(t *testing.T) {
 		{[]string{"proxy", "--control", "http://127.0.0.1:1", "--listen", "0.0.0.0:0"}, 1, "--insecure"},
 		{[]string{"control", "--id", "a", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--raft-listen", "0.0.0.0:0"}, 1, "--insecure"},
 		{[]string{"admin", "tenants", "create"}, 2, "name"},
+		{[]string{"proxy", "--control", "nonsense", "--listen", "127.0.0.1:0"}, 2, `--control "nonsense"`},
+		{[]string{"proxy", "--control", "http://127.0.0.1:1,c2", "--listen", "127.0.0.1:0"}, 2, `--control "c2"`},
+		{[]string{"proxy", "--control", "ftp://127.0.0.1:1", "--listen", "127.0.0.1:0"}, 2, "http://host:port"},
+		{[]string{"control", "--id", "a", "--data", "x", "--join", "http://c1:99999"}, 2, "--join"},
+		{[]string{"control", "--id", "a", "--data", "x", "--bootstrap", "--advertise", "c1"}, 2, "--advertise"},
+		{[]string{"admin", "--server", "http://c1:8070/_shard", "nodes", "list"}, 2, "--server"},
 	} {
 		var out bytes.Buffer
 		if code := run(context.Background(), c.args, &env{stdout: &out, stderr: &out}); code != c.code || !strings.Contains(out.String(), c.says) {

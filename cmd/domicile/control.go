@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"domicile/controlplane"
@@ -63,6 +62,17 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	if err := c.checkSettings(); err != nil {
 		return err
 	}
+	join, err := baseURLs("join", c.Join)
+	if err != nil {
+		return err
+	}
+	if c.Advertise != "" {
+		own, err := baseURLs("advertise", []string{c.Advertise})
+		if err != nil {
+			return err
+		}
+		c.Advertise = own[0]
+	}
 	token, err := secret("token", c.Token, c.TokenFile)
 	if err != nil {
 		return err
@@ -84,7 +94,7 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 		ID: fsm.MemberID(c.ID), DataDir: c.Data,
 		Listener: l, API: c.api(l, files),
 		RaftListener: raft, RaftDial: dial, RaftAdvertise: c.RaftAdvertise,
-		Bootstrap: c.Bootstrap, Join: baseURLs(c.Join), Region: fsm.RegionName(c.Region),
+		Bootstrap: c.Bootstrap, Join: join, Region: fsm.RegionName(c.Region),
 		Settings: c.settings(replication), Token: token, Audit: c.Audit,
 		Build: version, Logger: c.logger(e, "control"),
 	}
@@ -125,7 +135,7 @@ func (c *controlCmd) raft(files *tlsconf.Files) (net.Listener, func(context.Cont
 
 func (c *controlCmd) api(l net.Listener, files *tlsconf.Files) string {
 	if c.Advertise != "" {
-		return strings.TrimRight(c.Advertise, "/")
+		return c.Advertise
 	}
 	return baseURL(l, files)
 }

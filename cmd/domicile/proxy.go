@@ -38,6 +38,10 @@ type proxyCmd struct {
 
 // Run serves until ctx ends.
 func (c *proxyCmd) Run(ctx context.Context, e *env) error {
+	servers, err := baseURLs("control", c.Control)
+	if err != nil {
+		return err
+	}
 	secrets, err := c.secrets()
 	if err != nil {
 		return err
@@ -65,7 +69,7 @@ func (c *proxyCmd) Run(ctx context.Context, e *env) error {
 	}
 	log := c.logger(e, "proxy")
 	cfg := proxy.Config{
-		Listener: l, TLS: serve, Control: baseURLs(c.Control), Secrets: secrets, Cache: c.Cache,
+		Listener: l, TLS: serve, Control: servers, Secrets: secrets, Cache: c.Cache,
 		Hold: c.Hold, Region: c.Region, Zone: c.Zone,
 		ConnectTimeout: c.ConnectTimeout, UpstreamTimeout: c.UpstreamTimeout, MaxBody: c.MaxBody,
 		AuthDelay: c.AuthDelay, Domain: c.Domain, Audit: auditLines(lines, log),
