@@ -18,6 +18,12 @@ type look struct {
 	removing map[fsm.UnitRef]bool       // seen twice: to be removed
 	held     []Held                     // an answer that was not looked through yet
 	told     map[fsm.UnitRef]string     // what was lost, as it was told
+	asked    string                     // process of the node when it was asked last
+	known    bool                       // what the process of holds was looked through
+	of       string
+	// missing are units that it is to write and does not hold, and their epochs; kept
+	// of a node that takes no lease, as others tell it with each answer.
+	missing map[fsm.UnitRef]uint64
 }
 
 // looked notes what a node answered.
@@ -35,10 +41,17 @@ func (m *nodeMemory) looked(c Call, a Answer, now fsm.Millis) {
 // lookAt asks a node what it holds, and acts on what it answered: what no entry
 // places there is removed, once it was seen again ConfirmAfter later, and what
 // was lost is told.
-func (p *planner) lookAt(n *fsm.Node, k *nodeMemory) {
+func (p *planner) lookAt(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	l := &k.look
 	if l.held != nil {
+		if news.Following != nil {
+			p.findMissing(n, l)
+		}
 		p.compareHeld(n, l)
+		if l.known, l.of = true, l.asked; news.Following != nil {
+			p.m.look = true // what it says counts from now on
+			p.wakeAt(p.now)
+		}
 	}
 	p.removeStrange(n, l)
 	call := Call{Work: LookAtUnits, Target: fsm.Target{Node: n.Name}}
@@ -49,13 +62,50 @@ func (p *planner) lookAt(n *fsm.Node, k *nodeMemory) {
 		p.nodesAt(t.retryAt)
 	case l.again || p.now >= l.next:
 		if p.call(Action{Call: call, Verb: LookAtUnits}, true) {
-			l.again = false
+			l.again, l.asked = false, news.Boot
 		} else {
 			p.nodesAt(p.now + ProposeAgain)
 		}
 	default:
 		p.nodesAt(l.next)
 	}
+}
+
+// findMissing finds what a node is to write and did not name: its folder was lost.
+func (p *planner) findMissing(n *fsm.Node, l *look) {
+	held := make(map[fsm.UnitRef]bool, len(l.held))
+	for _, h := range l.held {
+		held[h.UnitRef] = true
+	}
+	l.missing = make(map[fsm.UnitRef]uint64)
+	for u := range p.s.HeldBy(n.Name) {
+		if u.Node == n.Name && u.State == fsm.UnitActive && u.Promoted() && !held[ref(u)] {
+			l.missing[ref(u)] = u.Epoch
+		}
+	}
+}
+
+// missing gives those of a node's units that it was found not to hold, and that were not
+// given to it anew since.
+func (p *planner) missing(n *fsm.Node, l *look) (units []fsm.UnitName) {
+	for r, epoch := range l.missing {
+		if u, ok := p.s.Placed(r.Unit); ok && u.ID == r.ID && u.Node == n.Name && u.Epoch == epoch {
+			units = append(units, r.Unit)
+		}
+	}
+	slices.Sort(units)
+	return units
+}
+
+// heldIsKnown reports whether what a node that takes no lease holds was looked at since
+// its process began, and has it looked at otherwise: before, that nobody follows a unit
+// there says nothing of its copies.
+func (p *planner) heldIsKnown(l *look, news *NodeNews) bool {
+	if news.Following == nil || l.known && l.of == news.Boot {
+		return true
+	}
+	l.again = l.again || l.asked != news.Boot || l.known
+	return false
 }
 
 // compareHeld looks through what a node said that it holds. Every unit is made

@@ -37,7 +37,8 @@ type NodeNews struct {
 	// Uncompared are units that the node has not compared with their copies since
 	// its start: that one is not in Lagging says nothing then.
 	Uncompared []fsm.UnitName
-	// Missing are units of the list that the node does not hold: its folder was
+	// Missing are units of the list that the node does not hold (of one that takes no
+	// lease: that it does not name when it is looked at): its folder was
 	// lost. What it reports of their copies says nothing of them.
 	Missing []fsm.UnitName
 	// Damaged are units that the node writes whose files are damaged.
@@ -140,11 +141,17 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 		}
 		k.boot = news.Boot
 	}
-	p.report(n, news)
+	if p.heldIsKnown(&k.look, news) {
+		if missing := p.missing(n, &k.look); news.Following != nil && len(missing) > 0 {
+			with := *news
+			with.Missing, news = missing, &with
+		}
+		p.report(n, news)
+	}
 	if k.settling && !p.catchesUp(n) {
 		k.settling, k.look.again = false, k.look.next > 0
 	}
-	p.lookAt(n, k)
+	p.lookAt(n, k, news)
 	if news.Stopping {
 		p.takeOut(n)
 		p.handOver(n, fsm.CauseStopped, func(_ *fsm.Placed, first fsm.NodeName) fsm.NodeName { return first })
