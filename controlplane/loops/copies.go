@@ -97,9 +97,14 @@ func (p *planner) mayHold(u *fsm.Placed, home, n *fsm.Node) bool {
 		home.Standby != "" && n.Name != home.Standby, standby && of != home.Name, !standby && n.Weight == 0:
 		return false
 	}
-	return !p.isSilent(n.Name) && !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
-		return c.Node == n.Name && c.State.Follows()
-	})
+	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == n.Name && c.State.Follows() }) {
+		return false
+	}
+	if p.isSilent(n.Name) {
+		p.m.passedOver[n.Name] = true
+		return false
+	}
+	return true
 }
 
 // removeLeft takes copies that left off their nodes, after the grace, and

@@ -102,6 +102,9 @@ type Memory struct {
 	look   bool
 	lookAt fsm.Millis
 
+	// passedOver are nodes that would have got copies, and were silent.
+	passedOver map[fsm.NodeName]bool
+
 	recovery *recoveryMemory // nil while the directory is not being recovered
 }
 
@@ -117,6 +120,8 @@ func NewMemory(since fsm.Revision) *Memory {
 		units:     newUnitMemory(),
 		nodes:     make(map[fsm.NodeName]*nodeMemory),
 		look:      true,
+
+		passedOver: make(map[fsm.NodeName]bool),
 	}
 }
 
@@ -267,6 +272,7 @@ func (m *Memory) Forget(s *fsm.State, now fsm.Millis) {
 	for n := range m.nodes {
 		if _, ok := s.Node(n); !ok {
 			delete(m.nodes, n)
+			delete(m.passedOver, n)
 		}
 	}
 }

@@ -134,6 +134,10 @@ func (p *planner) node(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	if !answers {
 		return
 	}
+	if p.m.passedOver[n.Name] && !p.isSilent(n.Name) {
+		delete(p.m.passedOver, n.Name)
+		p.m.ChangedAll() // as of a node that appears (C4)
+	}
 	if news.Boot != k.boot {
 		if k.boot != "" {
 			p.restarted(n)
