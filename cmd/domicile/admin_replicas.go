@@ -221,11 +221,11 @@ func (settingsShow) Run(a *admin) error {
 }
 
 func (a *admin) printSettings(s proto.Settings) error {
-	region := "none"
+	region := "-"
 	if s.DefaultRegion != nil {
 		region = fmt.Sprintf("%q", *s.DefaultRegion)
 	}
-	token := "none"
+	token := "-"
 	if s.HasReplicationToken {
 		token = "set"
 	}
@@ -246,8 +246,9 @@ type settingsSet struct {
 	RemoveAfter          *time.Duration  `help:"Grace before a copy that was given up is removed."`
 	DefaultRegion        *fsm.RegionName `help:"Region of tenants that name none."`
 	NoDefaultRegion      bool            `help:"Tenants that name no region go wherever there is most room."`
-	ReplicationToken     string          `help:"Secret that nodes show each other: their --replication-token."`
-	ReplicationTokenFile string          `placeholder:"FILE" help:"File that holds the replication token."`
+	ReplicationToken     string          `xor:"replication-token" help:"Secret that nodes show each other: their --replication-token."`
+	ReplicationTokenFile string          `xor:"replication-token" placeholder:"FILE" help:"File that holds the replication token."`
+	NoReplicationToken   bool            `xor:"replication-token" help:"Copies show their primaries nothing but what the group knows of them."`
 	Force                bool            `help:"With --auto-failover 0: also where nodes were started with --lease, which then stop writing."`
 }
 
@@ -266,7 +267,7 @@ func (c *settingsSet) Run(a *admin) error {
 	}
 	put := proto.PutSettings{Replicas: c.Replicas, AutoFailoverMS: ms(c.AutoFailover), RepairAfterMS: ms(c.RepairAfter),
 		RemoveAfterMS: ms(c.RemoveAfter), DefaultRegion: c.DefaultRegion, NoDefaultRegion: c.NoDefaultRegion, Force: c.Force}
-	if token != "" {
+	if token != "" || c.NoReplicationToken {
 		put.ReplicationToken = &token
 	}
 	s, err := a.PutSettings(a.ctx, put)
