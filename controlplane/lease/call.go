@@ -31,11 +31,12 @@ type outcome struct {
 	noLease bool  // it takes no lease
 }
 
-// conflict is what a node's 409 says. Its other fields tell a newer holder.
+// conflict is what a node's 409 says.
 type conflict struct {
-	Error string   `json:"error"`
-	Code  fsm.Code `json:"code"`
-	Grant uint64   `json:"grant"` // the newest that it has taken
+	proto.Holder          // the newer holder that it has heard
+	Error        string   `json:"error"`
+	Code         fsm.Code `json:"code"`
+	Grant        uint64   `json:"grant"` // the newest that it has taken
 }
 
 // copiesReply answers GET /_admin/copies.
@@ -271,6 +272,13 @@ func (l *loop) conflict(r reply) outcome {
 		if l.ledger.skip(said.Grant) {
 			return outcome{again: true}
 		}
+	}
+	if own := l.shift.tail.Load().holder; said.Authority == own.Authority && said.History > own.History {
+		l.shift.left.Do(func() {
+			l.shift.k.config.Logger.Error("this server was left behind: its group was recovered without it, and nodes obey it no more; "+
+				"stop it, and start it with an empty folder and --join if it is to come back",
+				"history", own.History, "recovered", said.History, "node", l.name)
+		})
 	}
 	return outcome{err: unexpected(r)}
 }

@@ -23,6 +23,7 @@ type testNode struct {
 	down     bool
 	noLease  bool
 	boots    int
+	history  uint64
 	term     uint64 // newest heard, kept over restarts
 	newest   uint64
 	arrived  map[uint64]proto.Grant
@@ -89,6 +90,8 @@ func (n *testNode) take(method, path string, body []byte) (int, any) {
 	switch {
 	case n.noLease:
 		return 409, map[string]string{"code": "takes_no_lease", "error": "no"}
+	case g.History < n.history:
+		return 409, proto.Holder{Authority: g.Authority, History: n.history, Term: 1}
 	case g.Term < n.term:
 		return 409, g.Holder
 	case g.Term > n.term:

@@ -20,6 +20,7 @@ type shift struct {
 	confirms *confirmer
 	procs    processes
 	over     chan struct{} // closed when the term has ended
+	left     sync.Once     // that the group was recovered without this server is told once
 	work     sync.WaitGroup
 	// tail is what each grant has behind its list and before its numbers.
 	tail atomic.Pointer[tail]
