@@ -23,9 +23,6 @@ const (
 	failoverTimeout = 15 * time.Second
 	// maxFailoverWait keeps the whole below what a relaying server waits.
 	maxFailoverWait = 45 * time.Second
-	// copiesTimeout bounds the wait for copies that are on their way, a former primary
-	// that follows again above all.
-	copiesTimeout = 2 * time.Second
 )
 
 // failOver fails a node over by hand (L6): one that answers releases its units
@@ -55,7 +52,6 @@ func (s *Server) failOver(w http.ResponseWriter, c *change) error {
 	if err := f.run(ctx); err != nil {
 		return err
 	}
-	f.waitCopies(ctx)
 	out := f.describe(s.group.State())
 	status := http.StatusOK
 	if len(out.Failed) > 0 {
@@ -413,7 +409,7 @@ func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
 			}
 			out.Promoted = append(out.Promoted, one)
 		}
-		if !replicated(state, u) {
+		if !f.replicated(state, u) {
 			out.Unreplicated = append(out.Unreplicated, tenant)
 		}
 	}
@@ -433,21 +429,10 @@ func (f *handFailover) whyStayed(u *fsm.Placed) string {
 	return "it was not released in time; ask again"
 }
 
-// waitCopies waits a little for copies that are on their way to be in sync.
-func (f *handFailover) waitCopies(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
-	defer cancel()
-	var units []fsm.UnitRef
-	for _, h := range f.held {
-		units = append(units, h.UnitRef)
-	}
-	f.waitUnits(ctx, units, func(state *fsm.State, u *fsm.Placed) bool { return replicated(state, u) || !copyComes(state, u) })
-}
-
-// replicated reports whether a unit has a copy in sync, or is to have none: what
-// GET shows, and domicile_unreplicated_units counts (architecture §3.7.1).
-func replicated(state *fsm.State, u *fsm.Placed) bool {
-	return state.CopiesWanted(u) == 0 || hasInSync(u)
+// replicated reports whether a unit has a copy in sync, is to have none, or gets one of
+// a node that is there: a former primary follows at once.
+func (f *handFailover) replicated(state *fsm.State, u *fsm.Placed) bool {
+	return state.CopiesWanted(u) == 0 || hasInSync(u) || u.Node != f.node.Name && copyComes(state, u)
 }
 
 // copyComes reports whether a node that is there follows a unit, or will at once, as
