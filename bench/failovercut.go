@@ -11,9 +11,9 @@ import (
 )
 
 // cutOff cuts the node of all tenants off, again and again, while one client
-// writes to it directly and one client of each tenant through the proxy. With
+// writes to it directly and one client of each of some tenants through the proxy. With
 // --ack primary, so that nothing but the lease stops the node.
-func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants, runs int, reach string) error {
+func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants, clients, runs int, reach string) error {
 	paused := tenants > 100 // links for so many connections would cost more than what is measured
 	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, cuts: !paused, lease: lease, nodeArgs: []string{"--ack", "primary"}})
 	defer c.stop()
@@ -26,7 +26,7 @@ func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants
 	var stopped, again, first, margin sample
 	inOrder := 0
 	for run := range runs {
-		r, err := c.cutOnce(ctx, run%2, tenants, run)
+		r, err := c.cutOnce(ctx, run%2, tenants, clients, run)
 		if err != nil {
 			return fmt.Errorf("run %d: %w", run, err)
 		}
@@ -42,7 +42,7 @@ func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants
 	}
 	name := fmt.Sprintf("lease %v, %d tenants: ", lease, tenants)
 	if paused {
-		b.row(name+"of a node that is paused all write again after, s", again.String(), reach)
+		b.row(name+fmt.Sprintf("of a node that is paused %d write again, all at once, after, s", clients), again.String(), reach)
 		return nil
 	}
 	b.row(name+"the node that is cut off acknowledges its last write after, s", stopped.String(), "")
@@ -59,7 +59,7 @@ type cutRun struct {
 	lastOld, firstNew, lastNew, margin time.Duration
 }
 
-func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cutRun, err error) {
+func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, writers, run int) (r cutRun, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	old := make([]ack, tenants)
@@ -79,7 +79,8 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 	renewed := make([]ack, tenants)
 	var missing atomic.Int64
 	var clients sync.WaitGroup
-	for t := range tenants {
+	for i := range writers {
+		t := i * tenants / writers
 		clients.Go(func() {
 			a, ok := c.firstNew(ctx, t, epochs[t], fmt.Sprintf("r%d-%d", run, t))
 			if ok {
@@ -96,7 +97,8 @@ func (c *copyCluster) cutOnce(ctx context.Context, node, tenants, run int) (r cu
 		return r, fmt.Errorf("%d of %d tenants were not written again within 30 s", n, tenants)
 	}
 	r.margin, r.firstNew = time.Hour, time.Hour
-	for t := range tenants {
+	for i := range writers {
+		t := i * tenants / writers
 		r.lastOld = max(r.lastOld, old[t].at.Sub(cut))
 		r.firstNew = min(r.firstNew, renewed[t].at.Sub(cut))
 		r.lastNew = max(r.lastNew, renewed[t].at.Sub(cut))
