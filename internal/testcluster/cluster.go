@@ -71,6 +71,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	for range o.Controls {
 		c.AddControl(o.ControlArgs...).AwaitReady()
 	}
+	c.awaitVoters()
 	for range o.Nodes {
 		c.spawnNode(o.NodeArgs...)
 	}
@@ -221,6 +222,31 @@ func (c *Cluster) Must(a Answer, status int) Answer {
 		c.t.Fatalf("got %s, want status %d", a, status)
 	}
 	return a
+}
+
+// awaitVoters waits until each control server counts: one that has just joined does not
+// vote before it has caught up, and the loss of another would leave no majority.
+func (c *Cluster) awaitVoters() {
+	c.t.Helper()
+	wait.For(c.t, "every control server votes", func() error {
+		for _, p := range c.Controls {
+			var g struct{ Servers []struct{ Voter bool } }
+			a := do(context.Background(), quick, http.MethodGet, p.URL+"/_shard/group", "")
+			if a.Status != http.StatusOK || json.Unmarshal(a.Body, &g) != nil {
+				return fmt.Errorf("%s answers with %d", p.URL, a.Status)
+			}
+			voters := 0
+			for _, s := range g.Servers {
+				if s.Voter {
+					voters++
+				}
+			}
+			if voters != len(c.Controls) {
+				return fmt.Errorf("%d of %d servers vote", voters, len(c.Controls))
+			}
+		}
+		return nil
+	})
 }
 
 // Leader gives the control server that leads, as the others agree.
