@@ -22,8 +22,9 @@ type look struct {
 	known    bool                       // what the process of holds was looked through
 	of       string
 	// missing are units that it is to write and does not hold, and their epochs; kept
-	// of a node that takes no lease, as others tell it with each answer.
-	missing map[fsm.UnitRef]uint64
+	// of a node that takes no lease, as others tell it with each answer. expected are
+	// those that it was to write when it was asked: one that came since says nothing.
+	missing, expected map[fsm.UnitRef]uint64
 }
 
 // looked notes what a node answered.
@@ -44,9 +45,7 @@ func (m *nodeMemory) looked(c Call, a Answer, now fsm.Millis) {
 func (p *planner) lookAt(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	l := &k.look
 	if l.held != nil {
-		if news.Following != nil {
-			p.findMissing(n, l)
-		}
+		l.findMissing()
 		p.compareHeld(n, l)
 		if l.known, l.of = true, l.asked; news.Following != nil {
 			p.m.look = true // what it says counts from now on
@@ -62,7 +61,10 @@ func (p *planner) lookAt(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 		p.nodesAt(t.retryAt)
 	case l.again || p.now >= l.next:
 		if p.call(Action{Call: call, Verb: LookAtUnits}, true) {
-			l.again, l.asked = false, news.Boot
+			l.again, l.asked, l.expected = false, news.Boot, nil
+			if news.Following != nil {
+				l.expected = p.writtenBy(n)
+			}
 		} else {
 			p.nodesAt(p.now + ProposeAgain)
 		}
@@ -71,17 +73,23 @@ func (p *planner) lookAt(n *fsm.Node, k *nodeMemory, news *NodeNews) {
 	}
 }
 
-// findMissing finds what a node is to write and did not name: its folder was lost.
-func (p *planner) findMissing(n *fsm.Node, l *look) {
-	held := make(map[fsm.UnitRef]bool, len(l.held))
-	for _, h := range l.held {
-		held[h.UnitRef] = true
-	}
-	l.missing = make(map[fsm.UnitRef]uint64)
+// writtenBy gives the units that a node is to write, and their epochs.
+func (p *planner) writtenBy(n *fsm.Node) map[fsm.UnitRef]uint64 {
+	units := make(map[fsm.UnitRef]uint64)
 	for u := range p.s.HeldBy(n.Name) {
-		if u.Node == n.Name && u.State == fsm.UnitActive && u.Promoted() && !held[ref(u)] {
-			l.missing[ref(u)] = u.Epoch
+		if u.Node == n.Name && u.State == fsm.UnitActive && u.Promoted() {
+			units[ref(u)] = u.Epoch
 		}
+	}
+	return units
+}
+
+// findMissing finds what a node was to write when it was asked and did not name: its
+// folder was lost.
+func (l *look) findMissing() {
+	l.missing, l.expected = l.expected, nil
+	for _, h := range l.held {
+		delete(l.missing, h.UnitRef)
 	}
 }
 

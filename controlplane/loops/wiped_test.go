@@ -47,3 +47,22 @@ func TestL11AWipedNodeWithoutLeaseTakesNoCopyOut(t *testing.T) {
 		t.Errorf("%+v: %+v", begun, s.placed())
 	}
 }
+
+// TestC6AUnitThatCameWhileItsNodeWasLookedAtIsNotMissing: an answer from before a tenant
+// was made says nothing of it, and keeps its copies from nothing.
+func TestC6AUnitThatCameWhileItsNodeWasLookedAtIsNotMissing(t *testing.T) {
+	s, _ := replicatedIn(t)
+	k, n := newNodeMemory(), &fsm.Node{Name: "n1"}
+	news := &NodeNews{Lease: fsm.LeaseNone, Answered: true, Boot: "1", Following: map[fsm.UnitName][]string{}}
+	p := planner{s: s.state, m: s.m, news: &News{}, now: s.now, taken: map[fsm.NodeName]int{}}
+	p.lookAt(n, k, news)
+	home := fsm.NodeName("n1")
+	job := s.apply(0, &fsm.CreateTenant{Name: "b", Node: &home}).Job
+	s.apply(s.term, &fsm.AdvanceJob{ID: job, From: fsm.StepMake, To: fsm.StepDone})
+	k.look.held = []Held{{UnitRef: ref(s.placed())}} // what it held when it was asked
+	p.s = s.state
+	p.lookAt(n, k, news)
+	if missing := p.missing(n, &k.look); len(missing) > 0 {
+		t.Errorf("%v are taken for missing", missing)
+	}
+}
