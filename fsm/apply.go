@@ -10,18 +10,27 @@ func MinVersion(cmd Command) uint32 {
 	case *SetNodeLease, *NodeBack, *SettleLease, *FailOver, *BeginHandover, *EndRelease,
 		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies, *ForgoNode, *TakeOver, *EndRecovery, *AdoptUnit:
 		return levelCopies
+	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain:
+		return levelMoves
 	case *DeleteNode:
 		if c.Force {
 			return levelCopies
 		}
 	case *Bootstrap:
-		if c.Settings.LongestLease != 0 {
-			return levelCopies
-		}
+		return levelOf(&c.Settings)
 	case *SetSettings:
-		if c.Settings.LongestLease != 0 {
-			return levelCopies
-		}
+		return levelOf(&c.Settings)
+	}
+	return 1
+}
+
+// levelOf gives the command version from which servers know what settings hold.
+func levelOf(s *Settings) uint32 {
+	switch {
+	case s.MovesPerNode != 0:
+		return levelMoves
+	case s.LongestLease != 0:
+		return levelCopies
 	}
 	return 1
 }
@@ -135,10 +144,27 @@ func (c *change) runCopies(e *Entry) Result {
 		c.dropCopies(cmd)
 		return Result{}
 	}
+	if r, ok := c.runMoves(e.Cmd); ok {
+		return r
+	}
 	if r, ok := c.runRecovery(e.Cmd); ok {
 		return r
 	}
 	return refused(refuse(CodeBadRequest, "the entry holds no command"))
+}
+
+func (c *change) runMoves(cmd Command) (Result, bool) {
+	switch cmd := cmd.(type) {
+	case *BeginMove:
+		return c.beginMove(cmd), true
+	case *CancelMove:
+		return refused(c.cancelMove(cmd)), true
+	case *BeginRebalance:
+		return c.beginRebalance(cmd), true
+	case *SetDrain:
+		return c.setDrain(cmd), true
+	}
+	return Result{}, false
 }
 
 // refused makes a result of a refusal, or the empty result of nil.

@@ -30,7 +30,7 @@ func (c *change) nodeFor(cw *CopyWanted, p *Placed, silent []NodeName) NodeName 
 	home, _ := c.nodes.Get(p.Node)
 	wanted, sound, follow := c.CopiesWanted(p), 0, 0
 	for i := range p.Copies {
-		if p.Copies[i].State.Follows() {
+		if p.Copies[i].State.Replica() {
 			follow++
 		}
 		if c.sound(home, &p.Copies[i]) {
@@ -90,7 +90,7 @@ func (c *change) mayChange(p *Placed, ch *CopyChange) bool {
 	case CopyInSync:
 		return ch.From == CopyJoining
 	case CopyLeaving:
-		if ch.From == CopyLeaving {
+		if ch.From == CopyLeaving || ch.From == CopyTarget || ch.Node == c.moveTarget(p) {
 			return false
 		}
 		if c.CopiesWanted(p) == 0 {
@@ -128,7 +128,7 @@ func (c *change) confirmPromotion(cmd *ConfirmPromotion) *Refusal {
 		}
 		next := *p
 		next.Previous = ""
-		c.put(p, &next)
+		c.moved(c.put(p, &next))
 	}
 	return nil
 }

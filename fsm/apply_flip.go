@@ -37,10 +37,12 @@ func (c *change) failOver(cmd *FailOver) Result {
 		return refused(nothingToPromote(cmd.Node, left))
 	}
 	for _, f := range flips {
-		c.flip(f)
+		p, _ := c.Placed(f.Unit)
+		c.flip(f, p.copyOn(f.To) == CopyInSync || f.To == p.Previous)
 	}
 	if cmd.Cause != CauseUnpromoted { // what is handed over was promoted
 		c.leaveHandover(cmd.Node)
+		c.leaveReleases(cmd.Node)
 	}
 	c.unpair(cmd.Node, flips, false)
 	if cmd.Cause == CauseLapsed || cmd.Cause == CauseHand && cmd.Silent {
@@ -75,7 +77,7 @@ func nothingToPromote(n NodeName, left []UnitName) *Refusal {
 func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
 	if choice != "" {
 		switch state := p.copyOn(choice); {
-		case state == CopyInSync, state != 0 && choice == p.Previous, state.Follows() && cause == CauseHand:
+		case state == CopyInSync, state != 0 && choice == p.Previous, state.Listed() && cause == CauseHand:
 			return choice
 		}
 	}
@@ -87,8 +89,8 @@ func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
 }
 
 // Successor gives the node that a unit goes to when its own fails or hands it
-// over: that of an in-sync copy, the target of the handover that is under way
-// first, then by whether it is another's standby, by zone (C2) and name; else,
+// over: that of an in-sync copy, the target of the handover or move that is under way
+// first, then by whether it is drained, or another's standby, by zone (C2) and name; else,
 // before its promotion is confirmed, its last primary (architecture §3.7.6).
 // Nodes that are lost or silent are none. It is false where there is none.
 func (s *State) Successor(p *Placed, silent []NodeName) (NodeName, bool) {
@@ -101,7 +103,7 @@ func (s *State) Successor(p *Placed, silent []NodeName) (NodeName, bool) {
 		target = s.targetOf(p)
 	}
 	var best NodeName
-	var rank [4]int
+	var rank [5]int
 	for i := range p.Copies {
 		cp := &p.Copies[i]
 		last := cp.State == CopyFormer && cp.Node == p.Previous
@@ -109,7 +111,7 @@ func (s *State) Successor(p *Placed, silent []NodeName) (NodeName, bool) {
 		if !ok || cp.State != CopyInSync && !last || e.node.Lost || slices.Contains(silent, cp.Node) {
 			continue
 		}
-		r := [4]int{number(last), number(cp.Node != target), number(e.standbyOf != "" && e.standbyOf != p.Node), zoneOf(home.node, e.node)}
+		r := [5]int{number(last), number(cp.Node != target), number(e.node.Drain != nil), number(e.standbyOf != "" && e.standbyOf != p.Node), zoneOf(home.node, e.node)}
 		if best == "" || slices.Compare(r[:], rank[:]) < 0 {
 			best, rank = cp.Node, r
 		}
@@ -120,7 +122,7 @@ func (s *State) Successor(p *Placed, silent []NodeName) (NodeName, bool) {
 // targetOf gives the node that a moving unit is being handed over to, or "".
 func (s *State) targetOf(p *Placed) NodeName {
 	j, ok := s.running.Get(p.Job)
-	if !ok || j.Kind != JobHandover {
+	if !ok || j.Kind != JobHandover && j.Kind != JobMove {
 		return ""
 	}
 	i, found := j.target(p.Unit)
@@ -136,18 +138,23 @@ func (j *Job) target(u UnitName) (int, bool) {
 }
 
 // flip gives a unit to a node that holds a copy of it (I4). What the former
-// primary holds is kept; copies that were in sync stay so, and count from the
-// first grant of the new primary on; one that was joining begins again.
-func (c *change) flip(f Flip) {
+// primary holds is kept; copies that were in sync stay so where the new one is whole,
+// which lacks nothing that was acknowledged, and count from its first grant on; one
+// that was joining begins again. In another region no copy of the former one goes on
+// (L8), and the replicas to be that came with a move are replicas (M4).
+func (c *change) flip(f Flip, whole bool) {
 	p, _ := c.Placed(f.Unit)
 	next := *p
-	whole := p.copyOn(f.To) == CopyInSync || f.To == p.Previous
 	next.Node, next.State, next.Job, next.Epoch, next.Lacks = f.To, UnitActive, 0, uint64(c.at), 0
 	next.Copies = p.without(f.To)
 	for i := range next.Copies {
 		if cp := &next.Copies[i]; cp.State == CopyJoining || cp.State == CopyInSync && !whole {
 			cp.State, cp.Since, cp.Entry = CopySyncing, c.now, c.at
 		}
+	}
+	c.crossRegion(&next, f)
+	if c.moveTarget(p) == f.To {
+		next.Copies = c.settled(next.Copies, f.To, true)
 	}
 	next.Copies = next.with(Copy{Node: f.From, State: CopyFormer, Since: c.now, Entry: c.at})
 	// A node that was never granted the unit, as it takes grants and was not
@@ -159,6 +166,26 @@ func (c *change) flip(f Flip) {
 		next.Previous = f.From
 	}
 	c.put(p, &next)
+}
+
+// crossRegion has the copies of a unit leave that are in another region than its new
+// node, but for read replicas; one of these that is in that region is a replica there.
+func (c *change) crossRegion(p *Placed, f Flip) {
+	from, _ := c.nodes.Get(f.From)
+	to, _ := c.nodes.Get(f.To)
+	if from.node.Region == to.node.Region {
+		return
+	}
+	for i := range p.Copies {
+		cp := &p.Copies[i]
+		on, _ := c.nodes.Get(cp.Node)
+		switch here := on.node.Region == to.node.Region; {
+		case cp.State.Replica() && !here:
+			cp.State, cp.Since, cp.Entry = CopyLeaving, c.now, c.at
+		case cp.State == CopyReader && here:
+			cp.State, cp.Since, cp.Entry = CopySyncing, c.now, c.at
+		}
+	}
 }
 
 // unpair ends the pair of each standby that became a primary: it is a node like
@@ -195,8 +222,8 @@ func (c *change) beginHandover(cmd *BeginHandover) Result {
 	switch {
 	case !ok:
 		return refused(unknownNode(cmd.Node))
-	case cmd.Cause != CauseHand && cmd.Cause != CauseStopped && cmd.Cause != CauseBehind:
-		return refused(refuse(CodeBadRequest, "a handover is by hand, of a node that stops, or of one that is behind", "node", name))
+	case cmd.Cause != CauseHand && cmd.Cause != CauseStopped && cmd.Cause != CauseBehind && cmd.Cause != CauseDrain:
+		return refused(refuse(CodeBadRequest, "a handover is by hand, of a node that stops or is drained, or of one that is behind", "node", name))
 	case e.node.Lost:
 		return refused(refuse(CodeNodeLost, "node "+name+" was failed over and has not answered since; it cannot hand over", "node", name))
 	}
@@ -243,7 +270,7 @@ func (c *change) recipient(cmd *BeginHandover, p *Placed, choice NodeName) (to N
 	if to, ok := c.Successor(p, cmd.Silent); ok {
 		return to, false
 	}
-	if takes && p.copyOn(choice).Follows() && cmd.Cause == CauseHand {
+	if takes && p.copyOn(choice).Listed() && cmd.Cause == CauseHand {
 		return choice, true
 	}
 	return "", false
@@ -280,7 +307,7 @@ func (s *State) handoverOf(n NodeName) *Job {
 
 func (c *change) endRelease(cmd *EndRelease) Result {
 	j, ok := c.running.Get(cmd.ID)
-	if !ok || j.Kind != JobHandover || j.Step != StepRelease {
+	if !ok || j.Step != StepRelease {
 		return refused(refuse(CodeStale, "the job does not wait for a release"))
 	}
 	released := make(map[UnitRef]bool, len(cmd.Released)) // looked up only
@@ -291,23 +318,40 @@ func (c *change) endRelease(cmd *EndRelease) Result {
 	var left []UnitName
 	for _, t := range j.Targets {
 		p, _ := c.Placed(t.Unit)
-		to := t.Node
-		if p.copyOn(to) != CopyInSync {
-			if other, ok := c.Successor(p, nil); ok || !j.Forced || !p.copyOn(to).Follows() {
-				to = other
-			}
-		}
+		to, whole := c.releasedTo(j, p, t.Node)
 		if to == "" || !released[p.ref()] {
 			left = append(left, t.Unit)
 			continue
 		}
 		f := Flip{p.ref(), j.Source, to}
 		flips = append(flips, f)
-		c.flip(f)
+		c.flip(f, whole)
 	}
-	c.leaveHandover(j.Source)
-	c.unpair(j.Source, flips, true)
+	if j.Kind == JobMove {
+		c.leaveRelease(j)
+	} else {
+		c.leaveHandover(j.Source)
+	}
+	c.unpair(j.Source, flips, j.Cause != CauseDrain)
 	return Result{Flips: flips, Left: left}
+}
+
+// releasedTo gives the node that a released unit flips to, or "", and whether it is
+// certain to have all that was acknowledged: the source has released it to that node, or
+// the node's copy was in sync.
+func (c *change) releasedTo(j *Job, p *Placed, to NodeName) (n NodeName, whole bool) {
+	if j.Kind == JobMove {
+		if e, ok := c.nodes.Get(to); !ok || e.node.Lost || !p.copyOn(to).Listed() {
+			return "", false
+		}
+		return to, true
+	}
+	if p.copyOn(to) != CopyInSync {
+		if other, ok := c.Successor(p, nil); ok || !j.Forced || !p.copyOn(to).Listed() {
+			to = other
+		}
+	}
+	return to, p.copyOn(to) == CopyInSync || to == p.Previous
 }
 
 // leaveHandover takes what has flipped out of the handover of a node. What is

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -12,6 +13,9 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	}
 	if j.Step != cmd.From {
 		return refuse(CodeStale, "the job stands at "+j.Step.String()+", not at "+cmd.From.String())
+	}
+	if j.Kind == JobMove {
+		return c.advanceMove(j, cmd)
 	}
 	if !j.mayGo(cmd.To) {
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
@@ -118,7 +122,12 @@ func (c *change) noteJob(cmd *NoteJob) *Refusal {
 	}
 	noted := *j
 	noted.Problem = clip(cmd.Problem)
-	noted.Attempts++
+	if cmd.Problem != "" {
+		noted.Attempts++
+	}
+	if j.Kind == JobMove {
+		noted.Pause, noted.Bytes = cmp.Or(cmd.Pause, j.Pause), cmp.Or(cmd.Bytes, j.Bytes)
+	}
 	c.putJob(&noted)
 	return nil
 }

@@ -155,8 +155,10 @@ func (c *change) copiesFound(p *Placed, home NodeName, others []NodeName) []Copy
 	e, _ := c.nodes.Get(home)
 	found := Placed{}
 	for _, cp := range p.Copies {
-		if cp.State.Follows() {
+		if cp.State.Replica() {
 			cp.State, cp.Since, cp.Entry = CopySyncing, c.now, c.at
+		} else if cp.State == CopyTarget {
+			cp.State, cp.Since, cp.Entry = CopyFormer, c.now, c.at
 		}
 		found.Copies = found.with(cp)
 	}
@@ -169,7 +171,7 @@ func (c *change) copiesFound(p *Placed, home NodeName, others []NodeName) []Copy
 	region := e.node.Region
 	found.Copies = slices.DeleteFunc(found.Copies, func(cp Copy) bool { // I2
 		e, _ := c.nodes.Get(cp.Node)
-		return e.node.Region != region
+		return e.node.Region != region && cp.State.Replica()
 	})
 	if len(found.Copies) == 0 {
 		return nil

@@ -124,6 +124,7 @@ func (c *change) beginDelete(name TenantName) JobID {
 		}
 		gone := *p
 		gone.State, gone.Job, gone.Previous = UnitDeleting, j.ID, ""
+		gone.Copies = c.settled(p.Copies, "", false)
 		c.put(p, &gone)
 	}
 	sortTargets(j.Targets)

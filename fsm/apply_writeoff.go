@@ -87,7 +87,7 @@ func (c *change) writeOff(e *seat) {
 	}
 	for _, j := range slices.Collect(c.RunningJobs()) {
 		on := func(t Target) bool { return t.Node == name }
-		if j.Kind == JobHandover || !slices.ContainsFunc(j.Targets, on) {
+		if j.Kind != JobCreate && j.Kind != JobDelete || !slices.ContainsFunc(j.Targets, on) {
 			continue
 		}
 		less := *j

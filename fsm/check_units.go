@@ -21,14 +21,22 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	for i := range p.Copies {
 		c := &p.Copies[i]
 		other, ok := s.nodes.Get(c.Node)
-		if !ok || c.Node == p.Node || i > 0 && p.Copies[i-1].Node >= c.Node || c.State < CopySyncing || c.State > CopyJoining ||
+		if !ok || c.Node == p.Node || i > 0 && p.Copies[i-1].Node >= c.Node || c.State < CopySyncing || c.State > CopyReader ||
 			c.Since > s.now || c.Entry > s.revision {
 			return fmt.Errorf("bad copy on %s", c.Node)
 		}
-		if any && other.node.Region != region {
+		switch {
+		case c.State == CopyTarget && s.Recovering(): // until the unit is taken over
+		case c.State == CopyTarget:
+			if j, ok := s.Move(p.Unit); !ok || j.Step == StepQueue || other.node.Region != region && !s.leadsTo(j, other.node.Region) {
+				return fmt.Errorf("copy on %s is the target of no move", c.Node)
+			}
+		case !c.State.Replica(): // gets nothing any more, or is where an operator asked for it
+		case any && other.node.Region != region:
 			return fmt.Errorf("copy on %s is outside of the region (I2)", c.Node)
+		default:
+			region, any = other.node.Region, true
 		}
-		region, any = other.node.Region, true
 	}
 	if err := checkPromotion(s, p); err != nil {
 		return err
@@ -70,7 +78,7 @@ func checkWork(s *State, tenant TenantName, p *Placed) error {
 		ok = j.Kind == JobDelete && j.Tenant == tenant
 	case UnitMoving:
 		i, found := j.target(p.Unit)
-		ok = j.Kind == JobHandover && j.Step == StepRelease && j.Source == p.Node && found && j.Targets[i].ID == p.ID
+		ok = (j.Kind == JobHandover || j.Kind == JobMove) && j.Step == StepRelease && j.Source == p.Node && found && j.Targets[i].ID == p.ID
 	default:
 		ok = false
 	}
@@ -147,7 +155,7 @@ func checkLists(s *State) error {
 				return fmt.Errorf("a list of revision %d names %s, of epoch %d", e.list, p.Unit, p.Epoch)
 			}
 			for i := range p.Copies {
-				if c := &p.Copies[i]; c.State.Follows() && c.State != CopyInSync && c.Entry > e.list {
+				if c := &p.Copies[i]; c.State.Listed() && c.State != CopyInSync && c.Entry > e.list {
 					return fmt.Errorf("a list of revision %d is older than the copy of %s on %s", e.list, p.Unit, c.Node)
 				}
 			}
@@ -161,12 +169,18 @@ func checkLists(s *State) error {
 func checkRunning(s *State, j *Job) error {
 	steps := map[JobKind][]JobStep{
 		JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}, JobHandover: {StepRelease, StepThaw},
+		JobMove: {StepQueue, StepCopy, StepRelease, StepThaw, StepPromote, StepClean}, JobRebalance: {StepBegin},
 	}[j.Kind]
 	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || (j.Step == StepUndo) != (j.Refusal != nil) {
 		return fmt.Errorf("a job to %s stands at %s", j.Kind, j.Step)
 	}
-	if j.Kind == JobHandover {
+	switch j.Kind {
+	case JobHandover:
 		return checkHandover(s, j)
+	case JobMove:
+		return checkMove(s, j)
+	case JobRebalance:
+		return must(j.Tenant == "" && len(j.Targets) > 0 && s.Rebalance() == j, "a rebalance of %d moves", len(j.Targets))
 	}
 	var want []Target
 	units := 0
@@ -191,7 +205,7 @@ func checkRunning(s *State, j *Job) error {
 
 func checkHandover(s *State, j *Job) error {
 	source, ok := s.nodes.Get(j.Source)
-	if !ok || j.Tenant != "" || j.Cause < CauseHand || j.Cause > CauseBehind || len(j.Targets) == 0 || s.handoverOf(j.Source) != j {
+	if !ok || j.Tenant != "" || j.Cause < CauseHand || j.Cause > CauseBehind && j.Cause != CauseDrain || len(j.Targets) == 0 || s.handoverOf(j.Source) != j {
 		return fmt.Errorf("a handover of node %q, tenant %q, cause %d, with %d targets", j.Source, j.Tenant, j.Cause, len(j.Targets))
 	}
 	for i, t := range j.Targets {
@@ -210,4 +224,28 @@ func checkHandover(s *State, j *Job) error {
 		}
 	}
 	return nil
+}
+
+// checkMove: a move has one target, and while it may still bring its unit there the
+// unit is known by it; copies are made for it from StepCopy on.
+func checkMove(s *State, j *Job) error {
+	if len(j.Targets) != 1 || j.Cause != CauseMove && j.Cause != CauseDrain && j.Cause != CauseRebalance || j.Source == "" {
+		return fmt.Errorf("a move of %d units by %s", len(j.Targets), j.Cause)
+	}
+	t := j.Targets[0]
+	known, ok := s.Move(t.Unit)
+	if (ok && known == j) != (j.Step != StepClean) {
+		return fmt.Errorf("a move at %s, known by its unit %v", j.Step, ok)
+	}
+	if j.Step != StepRelease {
+		return nil
+	}
+	p, ok := s.Placed(t.Unit)
+	return must(ok && p.ID == t.ID && p.State == UnitMoving && p.Job == j.ID && p.copyOn(t.Node).Listed(), "the move of %s, which is not at it", t.Unit)
+}
+
+// leadsTo reports whether a move brings its unit to a region.
+func (s *State) leadsTo(j *Job, r RegionName) bool {
+	e, ok := s.nodes.Get(j.Targets[0].Node)
+	return ok && e.node.Region == r
 }

@@ -92,7 +92,9 @@ type DeleteTenant struct{ Name TenantName }
 // AdvanceJob moves a job one step on, if it stands at From. Proposed by the
 // leader's executor after it did what the step asks for. To StepDone it ends
 // the job with everything that goes with it: the units become active, or they
-// and the tenant are gone. Refusal says why a create is undone.
+// and the tenant are gone. Refusal says why a create or a move is undone. To
+// StepCopy it records the target of a move as a copy, before anything follows; to
+// StepRelease the unit becomes UnitMoving.
 type AdvanceJob struct {
 	ID      JobID
 	From    JobStep
@@ -101,10 +103,13 @@ type AdvanceJob struct {
 }
 
 // NoteJob records what stands in a job's way, for people. Proposed by the
-// executor when the text changes.
+// executor when the text changes. Of a move it also records what was measured, where
+// that is not 0.
 type NoteJob struct {
 	ID      JobID
 	Problem string
+	Pause   Millis
+	Bytes   uint64
 }
 
 // SetPin pins a tenant or lets it go (T7).

@@ -37,6 +37,9 @@ const (
 	// CauseUnpromoted: the node does not promote what it was given, as it lost it, for
 	// one (architecture §3.7.6).
 	CauseUnpromoted FlipCause = 5
+	CauseMove       FlipCause = 6 // an operator moves the unit (M1)
+	CauseDrain      FlipCause = 7 // the node is drained (N7)
+	CauseRebalance  FlipCause = 8 // a rebalance moves the unit (B3)
 )
 
 func (c FlipCause) String() string {
@@ -51,6 +54,12 @@ func (c FlipCause) String() string {
 		return "behind"
 	case CauseUnpromoted:
 		return "unpromoted"
+	case CauseMove:
+		return "move"
+	case CauseDrain:
+		return "drain"
+	case CauseRebalance:
+		return "rebalance"
 	}
 	return "unknown"
 }
@@ -100,10 +109,11 @@ type BeginHandover struct {
 	Choices []Flip
 }
 
-// EndRelease ends StepRelease of a handover: the units that the source has
+// EndRelease ends StepRelease of a handover or a move: the units that the source has
 // released flip in this one entry, all at this entry's revision as epoch; the
 // others become active again where they were, and the job goes to StepThaw when
-// there are such, else it is done. A released unit whose target is not in sync
+// there are such, else a handover is done and a move goes to StepPromote. That a
+// move's target has all that was acknowledged is said by the release. A released unit whose target is not in sync
 // any more goes to another in-sync copy; without one it is not flipped, unless
 // the job is Forced and the target follows. Where all that Node had as a primary
 // went to its standby, the pair is turned round; else a flip to a standby ends

@@ -62,13 +62,13 @@ func (s *State) CopiesWanted(p *Placed) int {
 }
 
 // sound reports whether c is a copy that counts towards those that are wanted:
-// it follows, its node is not lost, and its pair has it there.
+// it is a replica, its node is neither lost nor drained, and its pair has it there.
 func (s *State) sound(home *seat, c *Copy) bool {
-	if !c.State.Follows() {
+	if !c.State.Replica() {
 		return false
 	}
 	e, ok := s.nodes.Get(c.Node)
-	if !ok || e.node.Lost {
+	if !ok || e.node.Lost || e.node.Drain != nil {
 		return false
 	}
 	if home.node.Standby != "" {
@@ -188,7 +188,7 @@ func (s *State) BetterCopy(p *Placed) (CopyWanted, bool) {
 	}
 	worst, follow := zoneOther, 0
 	for i := range p.Copies {
-		if !p.Copies[i].State.Follows() {
+		if !p.Copies[i].State.Replica() {
 			continue
 		}
 		follow++
@@ -223,8 +223,9 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	}
 	wanted := s.CopiesWanted(p)
 	var order []*Copy
+	target := s.moveTarget(p)
 	for i := range p.Copies {
-		if p.Copies[i].State != CopyLeaving {
+		if c := &p.Copies[i]; c.Node != target && (c.State.Replica() || c.State == CopyFormer) {
 			order = append(order, &p.Copies[i])
 		}
 	}
@@ -248,7 +249,7 @@ func (s *State) worth(home *seat, c *Copy) []int {
 	if e, ok := s.nodes.Get(c.Node); ok {
 		zone = zoneOf(home.node, e.node)
 	}
-	return []int{number(!s.sound(home, c)), number(!c.State.Follows()), zone, number(c.State != CopyInSync)}
+	return []int{number(!s.sound(home, c)), number(!c.State.Replica()), zone, number(c.State != CopyInSync)}
 }
 
 func number(b bool) int {
@@ -262,7 +263,7 @@ func number(b bool) int {
 // it has one.
 func (s *State) Unreplicated(p *Placed) string {
 	for i := range p.Copies {
-		if p.Copies[i].State.Follows() {
+		if p.Copies[i].State.Replica() {
 			return ""
 		}
 	}

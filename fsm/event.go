@@ -31,8 +31,8 @@ type NodeInfo struct {
 	Unleased bool
 }
 
-// UnitInfo is what a proxy needs of a unit. Copies are those that follow, each
-// syncing or in sync, with nothing else set.
+// UnitInfo is what a proxy needs of a unit. Copies are those that follow and may be
+// read, each syncing, in sync or a reader, with nothing else set.
 type UnitInfo struct {
 	Unit   UnitName
 	ID     UnitID

@@ -94,6 +94,7 @@ const (
 	noNotStandby
 	noWeight
 	noLost
+	noDraining
 	noSilent
 )
 
@@ -162,6 +163,8 @@ func (s *State) mayBePrimary(w *want, e *seat) no {
 		return noWeight
 	case e.node.Lost:
 		return noLost
+	case e.node.Drain != nil:
+		return noDraining
 	case slices.Contains(w.silent, e.node.Name):
 		return noSilent
 	}
@@ -189,6 +192,8 @@ func (w *want) mayBeReplica(e *seat) no {
 		return noWeight
 	case e.node.Lost:
 		return noLost
+	case e.node.Drain != nil:
+		return noDraining
 	case slices.Contains(w.silent, e.node.Name):
 		return noSilent
 	}
@@ -245,6 +250,8 @@ func (c *candidate) why(w *want) string {
 		return "it has weight 0"
 	case noLost:
 		return "it was failed over and has not answered since"
+	case noDraining:
+		return "it is being drained"
 	case noSilent:
 		return "it does not answer"
 	}

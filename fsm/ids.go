@@ -34,6 +34,9 @@ type NodeID uint64
 // JobID is the revision of the entry that began the job.
 type JobID uint64
 
+// String gives the number by which people and nodes are told of a job.
+func (id JobID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
 // Millis is a time in milliseconds since the Unix epoch, stamped by the
 // proposer; never read from a clock here.
 type Millis int64

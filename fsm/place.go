@@ -58,6 +58,9 @@ func (s *State) placeOn(name NodeName, region *RegionName) (*seat, *Refusal) {
 		return nil, refuse(CodeNodeIsStandby, "node "+string(n.Name)+" is the standby of "+string(e.standbyOf)+
 			"; nothing is placed on a standby", "node", string(n.Name), "standby_of", string(e.standbyOf))
 	}
+	if n.Drain != nil {
+		return nil, refuse(CodeNodeDraining, "node "+string(n.Name)+" is being drained; choose another, or end its drain", "node", string(n.Name))
+	}
 	if r, ok := s.regions.Get(n.Region); ok {
 		return nil, elsewhere(r.Name)
 	}
@@ -112,6 +115,8 @@ func (s *State) closedNodes(region *RegionName) string {
 			return false
 		case e.standbyOf != "":
 			named = append(named, string(name)+" is the standby of "+string(e.standbyOf))
+		case e.node.Drain != nil:
+			named = append(named, string(name)+" is being drained")
 		case e.node.Weight > 0:
 			named = append(named, string(name)+" was failed over and has not answered since")
 		default:

@@ -28,7 +28,13 @@ type Settings struct {
 	RepairAfter      Millis
 	RemoveAfter      Millis
 	ReplicationToken string
+	// MovesPerNode bounds the moves that copy to or from a node at once; 0 is
+	// DefaultMovesPerNode (B3).
+	MovesPerNode uint32
 }
+
+// DefaultMovesPerNode is Settings.MovesPerNode where none was given.
+const DefaultMovesPerNode = 4
 
 // Member is a server of the group.
 type Member struct {
@@ -52,6 +58,18 @@ type Node struct {
 	Lease   NodeLease
 	// Lost says that the node was failed over and has not answered since.
 	Lost bool
+	// Drain, unless nil, empties the node: nothing new is placed on it, and what it
+	// holds goes elsewhere (N7).
+	Drain *Drain
+}
+
+// Drain is a node's being emptied, from the entry that began it until one ends it;
+// it stays when nothing is left on the node.
+type Drain struct {
+	ID     Revision // of the entry that began it
+	Since  Millis
+	Units  uint32 // that the node held when it began
+	Forced bool   // pinned tenants too (T7)
 }
 
 // NodeLease says whether a node takes leases, as its last answer to a grant
@@ -150,12 +168,27 @@ const (
 	// else it could be promoted without writes that were acknowledged between
 	// the entry and the grant (architecture §3.7.1).
 	CopyJoining CopyState = 5
+	// CopyTarget follows because a move brings the unit, or its replica to be, to its
+	// node. It counts for nothing and is none of the copies that are wanted; what is
+	// promoted of it has shown that it has the last position (architecture §3.6.2).
+	CopyTarget CopyState = 6
+	// CopyReader is a read replica in another region, where an operator asked for
+	// one (C8). It counts for nothing and is never promoted.
+	CopyReader CopyState = 7
 )
 
-// Follows reports whether a copy in state s is one of the unit's copies.
-func (s CopyState) Follows() bool {
+// Follows reports whether a copy in state s follows the unit's primary, or is to.
+func (s CopyState) Follows() bool { return s.Replica() || s == CopyTarget || s == CopyReader }
+
+// Replica reports whether a copy in state s is one of those that a unit is to have
+// (Settings.Replicas): it counts, or will once it has caught up.
+func (s CopyState) Replica() bool {
 	return s == CopySyncing || s == CopyJoining || s == CopyInSync
 }
+
+// Listed reports whether a grant names a copy in state s: some entry may promote it
+// (architecture §3.5.10).
+func (s CopyState) Listed() bool { return s.Follows() && s != CopyReader }
 
 // Counts reports whether the primary acknowledges no write without a copy in
 // state s (InSync of its grants).
@@ -173,6 +206,10 @@ func (s CopyState) String() string {
 		return "leaving"
 	case CopyJoining:
 		return "joining"
+	case CopyTarget:
+		return "target"
+	case CopyReader:
+		return "reader"
 	}
 	return "unknown"
 }
@@ -228,6 +265,10 @@ const (
 	// JobHandover gives units of a node that answers to their in-sync copies:
 	// a failover by hand, a clean stop (L6, L11).
 	JobHandover JobKind = 3
+	// JobMove brings a unit to another node while it is in use (M1 to M9).
+	JobMove JobKind = 4
+	// JobRebalance begins the moves of a plan, as each one's turn comes (B3).
+	JobRebalance JobKind = 5
 )
 
 func (k JobKind) String() string {
@@ -238,6 +279,10 @@ func (k JobKind) String() string {
 		return "delete"
 	case JobHandover:
 		return "handover"
+	case JobMove:
+		return "move"
+	case JobRebalance:
+		return "rebalance"
 	}
 	return "unknown"
 }
@@ -248,7 +293,10 @@ type JobStep uint8
 // Steps of jobs. A create goes Make → Schema (only with one) → Done, or to
 // Undo when a node refuses, and from there to Done with a refusal. A delete
 // goes Remove → Done. A handover goes Release → Done where the node released
-// every unit, else Release → Thaw → Done (architecture §3.6.5).
+// every unit, else Release → Thaw → Done (architecture §3.6.5). A move goes
+// Queue → Copy → Release → Promote → Clean → Done; from Release to Thaw where the
+// source did not give the unit up, and from there back to Copy, or to Done with a
+// refusal, as from Queue and Copy.
 const (
 	StepMake   JobStep = 1 // create the units on their nodes
 	StepSchema JobStep = 2 // run the schema
@@ -259,6 +307,11 @@ const (
 	// give them up; StepThaw has it take back those that it did not.
 	StepRelease JobStep = 6
 	StepThaw    JobStep = 7
+	StepQueue   JobStep = 8  // wait for a turn: Settings.MovesPerNode
+	StepCopy    JobStep = 9  // the target follows until it lacks nothing but what is under way
+	StepPromote JobStep = 10 // the unit has flipped; its node is to be promoted
+	StepClean   JobStep = 11 // what the source holds is to become a copy, or to go (M9)
+	StepBegin   JobStep = 12 // begin the moves of a rebalance
 )
 
 func (s JobStep) String() string {
@@ -277,6 +330,16 @@ func (s JobStep) String() string {
 		return "release"
 	case StepThaw:
 		return "thaw"
+	case StepQueue:
+		return "queue"
+	case StepCopy:
+		return "copy"
+	case StepPromote:
+		return "promote"
+	case StepClean:
+		return "clean"
+	case StepBegin:
+		return "begin"
 	}
 	return "unknown"
 }
@@ -284,12 +347,18 @@ func (s JobStep) String() string {
 // Job is work of more than one step (I8): written before anything is done on a
 // node, resumed by whoever leads, kept for a while once done.
 type Job struct {
-	ID       JobID
-	Kind     JobKind
-	Tenant   TenantName // "" for a handover
-	Source   NodeName   // handover: the node that gives its units up
-	Cause    FlipCause  // handover
-	Forced   bool       // handover: a target may lack what was acknowledged (BeginHandover)
+	ID     JobID
+	Kind   JobKind
+	Tenant TenantName // "" for a handover and a rebalance
+	Source NodeName   // handover, move: the node that gives the units up
+	Cause  FlipCause  // handover, move
+	Forced bool       // handover: a target may lack what was acknowledged (BeginHandover)
+	Group  JobID      // move: the rebalance that began it, or 0
+	// Release is the entry in which a move came to StepRelease last, the number by which
+	// its source knows it: nodes refuse what was undone, or is older.
+	Release  Revision
+	Pause    Millis // move: how long writes waited for the flip; 0 until it is known
+	Bytes    uint64 // move: of the unit when it was copied; 0 until it is known
 	Step     JobStep
 	Schema   string // create: SQL run once
 	Started  Millis

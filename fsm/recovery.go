@@ -123,6 +123,8 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 	for _, j := range slices.Collect(c.RunningJobs()) {
 		if j.Kind == JobHandover && j.Step == StepRelease {
 			c.leaveHandover(j.Source)
+		} else if j.Kind == JobMove && j.Step == StepRelease {
+			c.leaveRelease(j)
 		}
 	}
 	return nil

@@ -142,7 +142,11 @@ func (b *Builder) AddJob(j *Job) error {
 		return err
 	}
 	if j.EndedIn == 0 {
+		if j.Kind == JobMove && len(j.Targets) != 1 {
+			return fmt.Errorf("job %d moves %d units", j.ID, len(j.Targets))
+		}
 		b.s.running.Load(j.ID, j)
+		b.s.indexMove(j)
 		return nil
 	}
 	if _, taken := b.s.ended.Set(j.EndedIn, j.ID); taken {

@@ -68,11 +68,12 @@ func TestI1I2CheckFindsWhatIsWrongWithCopies(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string]func(*records){
-		"a copy in no state":            copies(fsm.Copy{Node: "n2", State: 6}),
+		"a copy in no state":            copies(fsm.Copy{Node: "n2", State: 8}),
+		"a target of no move":           copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync}, fsm.Copy{Node: "n3", State: fsm.CopyTarget}),
 		"a copy of later":               copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync, Since: 10}),
 		"a copy of a later entry":       copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync, Entry: 101}),
-		"a former copy elsewhere":       copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync}, fsm.Copy{Node: "n3", State: fsm.CopyFormer}),
-		"a leaving copy elsewhere":      copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync}, fsm.Copy{Node: "n3", State: fsm.CopyLeaving}),
+		"a joining copy elsewhere":      copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync}, fsm.Copy{Node: "n3", State: fsm.CopyJoining}),
+		"an in-sync copy elsewhere":     copies(fsm.Copy{Node: "n2", State: fsm.CopyInSync}, fsm.Copy{Node: "n3", State: fsm.CopyInSync}),
 		"a joining copy no grant tells": copies(fsm.Copy{Node: "n2", State: fsm.CopyJoining, Entry: 61}),
 		"lacks and does not say":        copies(fsm.Copy{Node: "n2", State: fsm.CopyLeaving}),
 		"says it lacks":                 func(r *records) { r.unit.Lacks = 5 },

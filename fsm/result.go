@@ -34,6 +34,16 @@ const (
 	CodeNodeLeased      Code = "node_leased"        // 409 the node writes only under a lease, and the group gives none
 	CodeNodeUnleased    Code = "node_unleased"      // 409 the node takes no lease (L5)
 	CodeNodeLost        Code = "node_lost"          // 409 the node was failed over and has not answered since
+	CodeAlreadyThere    Code = "already_there"      // 409 the tenant is where it was to go (M1)
+	CodePinned          Code = "pinned"             // 409 T7
+	CodeNodeDraining    Code = "node_draining"      // 409 nothing is placed on a node that is drained
+	CodeNodeFull        Code = "node_full"          // 409 the node's disk has no room for the tenant
+	CodeNoRoom          Code = "no_room"            // 409 the other nodes cannot hold what is to leave (N7)
+	CodeMoveUnknown     Code = "unknown_move"       // 404
+	CodeMoveEnded       Code = "move_ended"         // 409
+	CodeMoveReleased    Code = "move_released"      // 409 too late to cancel (M7)
+	CodeCancelled       Code = "cancelled"          // a move that was cancelled
+	CodeMoveUndone      Code = "move_undone"        // 502 a move was undone, as a node failed
 	CodeRecovering      Code = "recovering"         // 503 the directory is being recovered (architecture §3.8.3)
 )
 
@@ -53,13 +63,13 @@ func (r *Refusal) Error() string { return r.Text }
 type Result struct {
 	Refusal *Refusal
 	Created bool    // PutNode, PutRegion: it was not there before
-	Node    *Node   // PutNode
+	Node    *Node   // PutNode, SetDrain
 	Tenant  *Tenant // CreateTenant, SetPin
 	Placed  *Placed // CreateTenant of a whole tenant: its unit
 	// Job is what to wait for, 0 for nothing. CreateTenant: its outcome, a
 	// Refusal or none, is the answer. DeleteTenant: the tenant is gone when it
 	// has ended, whatever its Refusal.
-	Job   JobID
+	Job   JobID      // also BeginHandover, BeginMove, BeginRebalance
 	Flips []Flip     // FailOver, EndRelease
 	Left  []UnitName // FailOver, EndRelease: units that did not flip; they stay
 	Added []CopyRef  // AddCopies

@@ -8,12 +8,15 @@ import (
 
 // Version is the newest command version that this binary knows (Member.Version
 // of a server that runs it). 1: nodes, tenants, regions. 2: copies, leases,
-// failover.
-const Version = 2
+// failover. 3: moves, drains, rebalancing, read replicas.
+const Version = 3
 
 // levelCopies is the level from which on copies are placed and counted, and
 // lists of grants are numbered. Below it a server may not know of them.
 const levelCopies = 2
+
+// levelMoves is the level from which on units are moved.
+const levelMoves = 3
 
 // State is a directory at one revision. It is changed by Apply alone, and only
 // by one goroutine; a State that Snapshot returned is read-only and may be
@@ -37,6 +40,7 @@ type State struct {
 	jobs     btree.Map[JobID, *Job]      // running and ended
 	running  btree.Map[JobID, *Job]      // those of jobs that have not ended
 	ended    btree.Map[Revision, JobID]  // ended jobs by the entry that ended them
+	moves    btree.Map[UnitName, *Job]   // moves before StepClean, by their unit
 	requests btree.Map[string, *Request] // by key
 	answered btree.Map[Revision, string] // keys of requests, oldest first
 
@@ -106,6 +110,7 @@ func (s *State) Snapshot() *State {
 	c.jobs = *s.jobs.Copy()
 	c.running = *s.running.Copy()
 	c.ended = *s.ended.Copy()
+	c.moves = *s.moves.Copy()
 	c.requests = *s.requests.Copy()
 	c.answered = *s.answered.Copy()
 	c.readOnly = true

@@ -180,7 +180,7 @@ func (p *Placed) served() bool { return p.State == UnitActive || p.State == Unit
 func (p *Placed) info() *UnitInfo {
 	u := &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch, Promoting: !p.Promoted()}
 	for i := range p.Copies {
-		if c := &p.Copies[i]; c.State.Follows() {
+		if c := &p.Copies[i]; c.State.Replica() || c.State == CopyReader {
 			if u.Copies == nil {
 				u.Copies = make([]Copy, 0, len(p.Copies))
 			}

@@ -174,14 +174,14 @@ func (s *State) relist(before, now *Placed) {
 }
 
 // sameDuties reports whether a grant says the same of two lists of copies: which
-// follow, and which of those count.
+// are listed, and which of those count.
 func sameDuties(a, b []Copy) bool {
 	i, j := 0, 0
 	for {
-		for i < len(a) && !a[i].State.Follows() {
+		for i < len(a) && !a[i].State.Listed() {
 			i++
 		}
-		for j < len(b) && !b[j].State.Follows() {
+		for j < len(b) && !b[j].State.Listed() {
 			j++
 		}
 		if i == len(a) || j == len(b) {
@@ -204,12 +204,28 @@ const JobsKept = 10_000
 func (s *State) putJob(j *Job) {
 	s.jobs.Set(j.ID, j)
 	s.running.Set(j.ID, j)
+	s.indexMove(j)
+}
+
+// indexMove keeps moves with the job's unit while the job may still bring it to its
+// target.
+func (s *State) indexMove(j *Job) {
+	if j.Kind != JobMove {
+		return
+	}
+	u := j.Targets[0].Unit
+	if j.Step != StepClean && j.Step != StepDone {
+		s.moves.Set(u, j)
+	} else if known, ok := s.moves.Get(u); ok && known.ID == j.ID {
+		s.moves.Delete(u)
+	}
 }
 
 // endJob records a job that has ended and forgets the one that ended first,
 // when there are too many.
 func (s *State) endJob(j *Job) {
 	s.running.Delete(j.ID)
+	s.indexMove(j)
 	s.jobs.Set(j.ID, j)
 	s.ended.Set(j.EndedIn, j.ID)
 	if s.ended.Len() > JobsKept {

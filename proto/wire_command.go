@@ -39,7 +39,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 			Id: uint64(c.ID), From: uint32(c.From), To: uint32(c.To), Refusal: fromRefusal(c.Refusal),
 		}}
 	case *fsm.NoteJob:
-		m.Command = &pb.Entry_NoteJob{NoteJob: &pb.NoteJob{Id: uint64(c.ID), Problem: c.Problem}}
+		m.Command = &pb.Entry_NoteJob{NoteJob: &pb.NoteJob{Id: uint64(c.ID), Problem: c.Problem, Pause: int64(c.Pause), Bytes: c.Bytes}}
 	case *fsm.SetPin:
 		m.Command = &pb.Entry_SetPin{SetPin: &pb.SetPin{Tenant: string(c.Tenant), Pinned: c.Pinned}}
 	case *fsm.PutRegion:
@@ -47,7 +47,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.DeleteRegion:
 		m.Command = &pb.Entry_DeleteRegion{DeleteRegion: &pb.DeleteRegion{Name: string(c.Name)}}
 	default:
-		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) {
+		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) && !putMoveCommand(m, c) {
 			return fmt.Errorf("an entry holds a %T, which has no number", c)
 		}
 	}
@@ -90,7 +90,8 @@ func command(m *pb.Entry) fsm.Command {
 			ID: fsm.JobID(a.Id), From: small[fsm.JobStep](a.From), To: small[fsm.JobStep](a.To), Refusal: toRefusal(a.Refusal),
 		}
 	case *pb.Entry_NoteJob:
-		return &fsm.NoteJob{ID: fsm.JobID(c.NoteJob.GetId()), Problem: c.NoteJob.GetProblem()}
+		n := c.NoteJob
+		return &fsm.NoteJob{ID: fsm.JobID(n.GetId()), Problem: n.GetProblem(), Pause: fsm.Millis(n.GetPause()), Bytes: n.GetBytes()}
 	case *pb.Entry_SetPin:
 		return &fsm.SetPin{Tenant: fsm.TenantName(c.SetPin.GetTenant()), Pinned: c.SetPin.GetPinned()}
 	case *pb.Entry_PutRegion:

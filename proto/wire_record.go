@@ -20,7 +20,7 @@ func fromSettings(s fsm.Settings) *pb.Settings {
 	return &pb.Settings{
 		DefaultRegion: text(s.DefaultRegion), Replicas: s.Replicas, AutoFailover: int64(s.AutoFailover),
 		RepairAfter: int64(s.RepairAfter), RemoveAfter: int64(s.RemoveAfter), ReplicationToken: s.ReplicationToken,
-		LongestLease: int64(s.LongestLease),
+		LongestLease: int64(s.LongestLease), MovesPerNode: s.MovesPerNode,
 	}
 }
 
@@ -31,7 +31,7 @@ func toSettings(m *pb.Settings) fsm.Settings {
 	return fsm.Settings{
 		DefaultRegion: name[fsm.RegionName](m.DefaultRegion), Replicas: m.Replicas, AutoFailover: fsm.Millis(m.AutoFailover),
 		RepairAfter: fsm.Millis(m.RepairAfter), RemoveAfter: fsm.Millis(m.RemoveAfter), ReplicationToken: m.ReplicationToken,
-		LongestLease: fsm.Millis(m.LongestLease),
+		LongestLease: fsm.Millis(m.LongestLease), MovesPerNode: m.MovesPerNode,
 	}
 }
 
@@ -59,8 +59,22 @@ func fromNode(n *fsm.Node) *pb.Node {
 		Id: uint64(n.ID), Name: string(n.Name), Addr: n.Addr, Token: n.Token, Region: string(n.Region),
 		Zone: string(n.Zone), Standby: string(n.Standby), Weight: n.Weight,
 		Usage: &pb.Usage{At: int64(n.Usage.At), Bytes: n.Usage.Bytes, Units: n.Usage.Units},
-		Lease: uint32(n.Lease), Lost: n.Lost,
+		Lease: uint32(n.Lease), Lost: n.Lost, Drain: fromDrain(n.Drain),
 	}
+}
+
+func fromDrain(d *fsm.Drain) *pb.Drain {
+	if d == nil {
+		return nil
+	}
+	return &pb.Drain{Id: uint64(d.ID), Since: int64(d.Since), Units: d.Units, Forced: d.Forced}
+}
+
+func toDrain(m *pb.Drain) *fsm.Drain {
+	if m == nil {
+		return nil
+	}
+	return &fsm.Drain{ID: fsm.Revision(m.Id), Since: fsm.Millis(m.Since), Units: m.Units, Forced: m.Forced}
 }
 
 func toNode(m *pb.Node) *fsm.Node {
@@ -71,7 +85,7 @@ func toNode(m *pb.Node) *fsm.Node {
 		ID: fsm.NodeID(m.Id), Name: fsm.NodeName(m.Name), Addr: m.Addr, Token: m.Token, Region: fsm.RegionName(m.Region),
 		Zone: fsm.ZoneName(m.Zone), Standby: fsm.NodeName(m.Standby), Weight: m.Weight,
 		Usage: fsm.Usage{At: fsm.Millis(m.Usage.GetAt()), Bytes: m.Usage.GetBytes(), Units: m.Usage.GetUnits()},
-		Lease: small[fsm.NodeLease](m.Lease), Lost: m.Lost,
+		Lease: small[fsm.NodeLease](m.Lease), Lost: m.Lost, Drain: toDrain(m.Drain),
 	}
 }
 
@@ -134,10 +148,8 @@ func fromJob(j *fsm.Job) *pb.Job {
 		Id: uint64(j.ID), Kind: uint32(j.Kind), Tenant: string(j.Tenant), Step: uint32(j.Step), Schema: j.Schema,
 		Started: int64(j.Started), Ended: int64(j.Ended), EndedIn: uint64(j.EndedIn), Problem: j.Problem,
 		Refusal: fromRefusal(j.Refusal), Request: j.Request, Attempts: j.Attempts,
-		Source: string(j.Source), Cause: uint32(j.Cause), Forced: j.Forced,
-		Targets: list(j.Targets, func(t fsm.Target) *pb.Target {
-			return &pb.Target{Unit: string(t.Unit), Id: uint64(t.ID), Node: string(t.Node)}
-		}),
+		Source: string(j.Source), Cause: uint32(j.Cause), Forced: j.Forced, Targets: list(j.Targets, fromTarget),
+		Group: uint64(j.Group), Release: uint64(j.Release), Pause: int64(j.Pause), Bytes: j.Bytes,
 	}
 }
 
@@ -147,10 +159,17 @@ func toJob(m *pb.Job) *fsm.Job {
 		Step: small[fsm.JobStep](m.Step), Schema: m.Schema, Started: fsm.Millis(m.Started), Ended: fsm.Millis(m.Ended),
 		EndedIn: fsm.Revision(m.EndedIn), Problem: m.Problem, Refusal: toRefusal(m.Refusal), Request: m.Request,
 		Attempts: m.Attempts, Source: fsm.NodeName(m.Source), Cause: small[fsm.FlipCause](m.Cause), Forced: m.Forced,
-		Targets: list(m.Targets, func(t *pb.Target) fsm.Target {
-			return fsm.Target{Unit: fsm.UnitName(t.Unit), ID: fsm.UnitID(t.Id), Node: fsm.NodeName(t.Node)}
-		}),
+		Targets: list(m.Targets, toTarget),
+		Group:   fsm.JobID(m.Group), Release: fsm.Revision(m.Release), Pause: fsm.Millis(m.Pause), Bytes: m.Bytes,
 	}
+}
+
+func fromTarget(t fsm.Target) *pb.Target {
+	return &pb.Target{Unit: string(t.Unit), Id: uint64(t.ID), Node: string(t.Node)}
+}
+
+func toTarget(t *pb.Target) fsm.Target {
+	return fsm.Target{Unit: fsm.UnitName(t.Unit), ID: fsm.UnitID(t.Id), Node: fsm.NodeName(t.Node)}
 }
 
 func fromRefusal(r *fsm.Refusal) *pb.Refusal {

@@ -48,7 +48,7 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 			Others: names[fsm.NodeName](a.GetOthers()),
 		}
 	}
-	return nil
+	return moveCommand(m)
 }
 
 func fromTakenUnit(u fsm.TakenUnit) *pb.TakenUnit {

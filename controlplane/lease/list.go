@@ -31,7 +31,7 @@ func listOf(state *fsm.State, node fsm.NodeName) *list {
 	for p := range state.Grantable(node) {
 		l.units = append(l.units, p)
 		for _, c := range p.Copies {
-			if _, known := l.addrs[c.Node]; known || !c.State.Follows() {
+			if _, known := l.addrs[c.Node]; known || !c.State.Listed() {
 				continue
 			}
 			if n, ok := state.Node(c.Node); ok {
@@ -70,10 +70,10 @@ func (l *list) same(old *list, a, b *fsm.Placed) bool {
 	}
 	i := 0
 	for _, c := range b.Copies {
-		if !c.State.Follows() {
+		if !c.State.Listed() {
 			continue
 		}
-		for i < len(a.Copies) && !a.Copies[i].State.Follows() {
+		for i < len(a.Copies) && !a.Copies[i].State.Listed() {
 			i++
 		}
 		if i == len(a.Copies) || a.Copies[i].Node != c.Node || a.Copies[i].State.Counts() != c.State.Counts() ||
@@ -82,7 +82,7 @@ func (l *list) same(old *list, a, b *fsm.Placed) bool {
 		}
 		i++
 	}
-	return !slices.ContainsFunc(a.Copies[i:], func(c fsm.Copy) bool { return c.State.Follows() })
+	return !slices.ContainsFunc(a.Copies[i:], func(c fsm.Copy) bool { return c.State.Listed() })
 }
 
 // whole writes the members of a grant that state the list whole.

@@ -68,6 +68,10 @@ type Entry struct {
 	//	*Entry_TakeOver
 	//	*Entry_EndRecovery
 	//	*Entry_AdoptUnit
+	//	*Entry_BeginMove
+	//	*Entry_CancelMove
+	//	*Entry_BeginRebalance
+	//	*Entry_SetDrain
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -390,6 +394,42 @@ func (x *Entry) GetAdoptUnit() *AdoptUnit {
 	return nil
 }
 
+func (x *Entry) GetBeginMove() *BeginMove {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginMove); ok {
+			return x.BeginMove
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetCancelMove() *CancelMove {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_CancelMove); ok {
+			return x.CancelMove
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetBeginRebalance() *BeginRebalance {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginRebalance); ok {
+			return x.BeginRebalance
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetSetDrain() *SetDrain {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_SetDrain); ok {
+			return x.SetDrain
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -507,6 +547,23 @@ type Entry_AdoptUnit struct {
 	AdoptUnit *AdoptUnit `protobuf:"bytes,43,opt,name=adopt_unit,json=adoptUnit,proto3,oneof"`
 }
 
+type Entry_BeginMove struct {
+	// Version 3.
+	BeginMove *BeginMove `protobuf:"bytes,44,opt,name=begin_move,json=beginMove,proto3,oneof"`
+}
+
+type Entry_CancelMove struct {
+	CancelMove *CancelMove `protobuf:"bytes,45,opt,name=cancel_move,json=cancelMove,proto3,oneof"`
+}
+
+type Entry_BeginRebalance struct {
+	BeginRebalance *BeginRebalance `protobuf:"bytes,46,opt,name=begin_rebalance,json=beginRebalance,proto3,oneof"`
+}
+
+type Entry_SetDrain struct {
+	SetDrain *SetDrain `protobuf:"bytes,47,opt,name=set_drain,json=setDrain,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -562,6 +619,14 @@ func (*Entry_TakeOver) isEntry_Command() {}
 func (*Entry_EndRecovery) isEntry_Command() {}
 
 func (*Entry_AdoptUnit) isEntry_Command() {}
+
+func (*Entry_BeginMove) isEntry_Command() {}
+
+func (*Entry_CancelMove) isEntry_Command() {}
+
+func (*Entry_BeginRebalance) isEntry_Command() {}
+
+func (*Entry_SetDrain) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1211,6 +1276,8 @@ type NoteJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	Pause         int64                  `protobuf:"varint,3,opt,name=pause,proto3" json:"pause,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1257,6 +1324,20 @@ func (x *NoteJob) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *NoteJob) GetPause() int64 {
+	if x != nil {
+		return x.Pause
+	}
+	return 0
+}
+
+func (x *NoteJob) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
 }
 
 type SetPin struct {
@@ -2492,6 +2573,254 @@ func (x *EndRecovery) GetNodes() []*NodeRef {
 	return nil
 }
 
+type BeginMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Region        *string                `protobuf:"bytes,3,opt,name=region,proto3,oneof" json:"region,omitempty"`
+	Cause         uint32                 `protobuf:"varint,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	Forced        bool                   `protobuf:"varint,5,opt,name=forced,proto3" json:"forced,omitempty"`
+	Group         uint64                 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
+	Silent        []string               `protobuf:"bytes,7,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginMove) Reset() {
+	*x = BeginMove{}
+	mi := &file_domicile_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginMove) ProtoMessage() {}
+
+func (x *BeginMove) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginMove.ProtoReflect.Descriptor instead.
+func (*BeginMove) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *BeginMove) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *BeginMove) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *BeginMove) GetRegion() string {
+	if x != nil && x.Region != nil {
+		return *x.Region
+	}
+	return ""
+}
+
+func (x *BeginMove) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *BeginMove) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
+func (x *BeginMove) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *BeginMove) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+type CancelMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelMove) Reset() {
+	*x = CancelMove{}
+	mi := &file_domicile_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelMove) ProtoMessage() {}
+
+func (x *CancelMove) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelMove.ProtoReflect.Descriptor instead.
+func (*CancelMove) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CancelMove) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CancelMove) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type BeginRebalance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moves         []*Target              `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginRebalance) Reset() {
+	*x = BeginRebalance{}
+	mi := &file_domicile_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginRebalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginRebalance) ProtoMessage() {}
+
+func (x *BeginRebalance) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginRebalance.ProtoReflect.Descriptor instead.
+func (*BeginRebalance) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BeginRebalance) GetMoves() []*Target {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+type SetDrain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Drain         bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	Forced        bool                   `protobuf:"varint,3,opt,name=forced,proto3" json:"forced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDrain) Reset() {
+	*x = SetDrain{}
+	mi := &file_domicile_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDrain) ProtoMessage() {}
+
+func (x *SetDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDrain.ProtoReflect.Descriptor instead.
+func (*SetDrain) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SetDrain) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SetDrain) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *SetDrain) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
 type AdoptUnit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -2504,7 +2833,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2845,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2858,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{35}
+	return file_domicile_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -2581,7 +2910,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2922,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2935,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{36}
+	return file_domicile_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -2711,7 +3040,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3052,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3065,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{37}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Scope) GetCluster() string {
@@ -2769,13 +3098,14 @@ type Settings struct {
 	RemoveAfter      int64                  `protobuf:"varint,5,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`
 	ReplicationToken string                 `protobuf:"bytes,6,opt,name=replication_token,json=replicationToken,proto3" json:"replication_token,omitempty"`
 	LongestLease     int64                  `protobuf:"varint,7,opt,name=longest_lease,json=longestLease,proto3" json:"longest_lease,omitempty"`
+	MovesPerNode     uint32                 `protobuf:"varint,8,opt,name=moves_per_node,json=movesPerNode,proto3" json:"moves_per_node,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3117,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3130,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{38}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -2852,6 +3182,13 @@ func (x *Settings) GetLongestLease() int64 {
 	return 0
 }
 
+func (x *Settings) GetMovesPerNode() uint32 {
+	if x != nil {
+		return x.MovesPerNode
+	}
+	return 0
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2864,7 +3201,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3213,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3226,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Member) GetId() string {
@@ -2931,7 +3268,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3280,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3293,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2980,6 +3317,74 @@ func (x *Usage) GetUnits() uint32 {
 	return 0
 }
 
+type Drain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Since         int64                  `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	Units         uint32                 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	Forced        bool                   `protobuf:"varint,4,opt,name=forced,proto3" json:"forced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_domicile_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Drain) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Drain) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Drain) GetUnits() uint32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Drain) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2994,13 +3399,14 @@ type Node struct {
 	Lease         uint32                 `protobuf:"varint,10,opt,name=lease,proto3" json:"lease,omitempty"`
 	Lost          bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
 	List          uint64                 `protobuf:"varint,12,opt,name=list,proto3" json:"list,omitempty"` // in a snapshot: the revision of its list of grants
+	Drain         *Drain                 `protobuf:"bytes,13,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3418,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3431,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Node) GetId() uint64 {
@@ -3112,6 +3518,13 @@ func (x *Node) GetList() uint64 {
 	return 0
 }
 
+func (x *Node) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bytes         uint64                 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -3123,7 +3536,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3548,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3561,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -3188,7 +3601,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3613,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3626,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Tenant) GetName() string {
@@ -3284,7 +3697,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3709,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3722,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Copy) GetNode() string {
@@ -3357,7 +3770,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3782,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3795,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -3458,7 +3871,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3883,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3896,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Region) GetName() string {
@@ -3511,7 +3924,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3936,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3949,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Target) GetUnit() string {
@@ -3578,13 +3991,17 @@ type Job struct {
 	Source        string                 `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
 	Cause         uint32                 `protobuf:"varint,15,opt,name=cause,proto3" json:"cause,omitempty"`
 	Forced        bool                   `protobuf:"varint,16,opt,name=forced,proto3" json:"forced,omitempty"`
+	Group         uint64                 `protobuf:"varint,17,opt,name=group,proto3" json:"group,omitempty"`
+	Release       uint64                 `protobuf:"varint,18,opt,name=release,proto3" json:"release,omitempty"`
+	Pause         int64                  `protobuf:"varint,19,opt,name=pause,proto3" json:"pause,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,20,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +4013,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +4026,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3724,6 +4141,34 @@ func (x *Job) GetForced() bool {
 	return false
 }
 
+func (x *Job) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Job) GetRelease() uint64 {
+	if x != nil {
+		return x.Release
+	}
+	return 0
+}
+
+func (x *Job) GetPause() int64 {
+	if x != nil {
+		return x.Pause
+	}
+	return 0
+}
+
+func (x *Job) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type Detail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3734,7 +4179,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +4191,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +4204,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Detail) GetName() string {
@@ -3787,7 +4232,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4244,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4257,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Refusal) GetCode() string {
@@ -3853,7 +4298,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4310,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4323,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -3958,7 +4403,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4415,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4428,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Request) GetKey() string {
@@ -4045,7 +4490,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4502,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4515,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -4153,7 +4598,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4610,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4623,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -4240,7 +4685,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4697,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4710,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -4296,7 +4741,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4753,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4766,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -4381,7 +4826,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4838,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4851,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -4470,7 +4915,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4927,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4940,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -4545,7 +4990,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +5002,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +5015,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -4713,7 +5158,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5170,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5183,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -4760,7 +5205,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +5217,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +5230,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -4825,7 +5270,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5282,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5295,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -4869,7 +5314,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +5326,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +5339,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -4915,7 +5360,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4927,7 +5372,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4940,7 +5385,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -4975,7 +5420,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5432,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5445,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -5034,7 +5479,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5491,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5504,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -5093,7 +5538,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5550,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5563,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -5226,7 +5671,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\x89\x0e\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xfc\x0f\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -5268,7 +5713,13 @@ const file_domicile_proto_rawDesc = "" +
 	"\ttake_over\x18) \x01(\v2\x15.domicile.v1.TakeOverH\x00R\btakeOver\x12=\n" +
 	"\fend_recovery\x18* \x01(\v2\x18.domicile.v1.EndRecoveryH\x00R\vendRecovery\x127\n" +
 	"\n" +
-	"adopt_unit\x18+ \x01(\v2\x16.domicile.v1.AdoptUnitH\x00R\tadoptUnitB\t\n" +
+	"adopt_unit\x18+ \x01(\v2\x16.domicile.v1.AdoptUnitH\x00R\tadoptUnit\x127\n" +
+	"\n" +
+	"begin_move\x18, \x01(\v2\x16.domicile.v1.BeginMoveH\x00R\tbeginMove\x12:\n" +
+	"\vcancel_move\x18- \x01(\v2\x17.domicile.v1.CancelMoveH\x00R\n" +
+	"cancelMove\x12F\n" +
+	"\x0fbegin_rebalance\x18. \x01(\v2\x1b.domicile.v1.BeginRebalanceH\x00R\x0ebeginRebalance\x124\n" +
+	"\tset_drain\x18/ \x01(\v2\x15.domicile.v1.SetDrainH\x00R\bsetDrainB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -5322,10 +5773,12 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\rR\x02to\x12.\n" +
-	"\arefusal\x18\x04 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"3\n" +
+	"\arefusal\x18\x04 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"_\n" +
 	"\aNoteJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"8\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12\x14\n" +
+	"\x05pause\x18\x03 \x01(\x03R\x05pause\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"8\n" +
 	"\x06SetPin\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06pinned\x18\x02 \x01(\bR\x06pinned\"8\n" +
@@ -5405,7 +5858,26 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"U\n" +
 	"\vEndRecovery\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12*\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\"[\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\"\xb3\x01\n" +
+	"\tBeginMove\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1b\n" +
+	"\x06region\x18\x03 \x01(\tH\x00R\x06region\x88\x01\x01\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\rR\x05cause\x12\x16\n" +
+	"\x06forced\x18\x05 \x01(\bR\x06forced\x12\x14\n" +
+	"\x05group\x18\x06 \x01(\x04R\x05group\x12\x16\n" +
+	"\x06silent\x18\a \x03(\tR\x06silentB\t\n" +
+	"\a_region\"4\n" +
+	"\n" +
+	"CancelMove\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\";\n" +
+	"\x0eBeginRebalance\x12)\n" +
+	"\x05moves\x18\x01 \x03(\v2\x13.domicile.v1.TargetR\x05moves\"L\n" +
+	"\bSetDrain\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"[\n" +
 	"\tAdoptUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -5431,7 +5903,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Scope\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
-	"\ahistory\x18\x03 \x01(\x04R\ahistory\"\xa2\x02\n" +
+	"\ahistory\x18\x03 \x01(\x04R\ahistory\"\xc8\x02\n" +
 	"\bSettings\x12*\n" +
 	"\x0edefault_region\x18\x01 \x01(\tH\x00R\rdefaultRegion\x88\x01\x01\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12#\n" +
@@ -5439,7 +5911,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\frepair_after\x18\x04 \x01(\x03R\vrepairAfter\x12!\n" +
 	"\fremove_after\x18\x05 \x01(\x03R\vremoveAfter\x12+\n" +
 	"\x11replication_token\x18\x06 \x01(\tR\x10replicationToken\x12#\n" +
-	"\rlongest_lease\x18\a \x01(\x03R\flongestLeaseB\x11\n" +
+	"\rlongest_lease\x18\a \x01(\x03R\flongestLease\x12$\n" +
+	"\x0emoves_per_node\x18\b \x01(\rR\fmovesPerNodeB\x11\n" +
 	"\x0f_default_region\"X\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -5449,7 +5922,12 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Usage\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x14\n" +
-	"\x05units\x18\x03 \x01(\rR\x05units\"\x9a\x02\n" +
+	"\x05units\x18\x03 \x01(\rR\x05units\"[\n" +
+	"\x05Drain\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\rR\x05units\x12\x16\n" +
+	"\x06forced\x18\x04 \x01(\bR\x06forced\"\xc4\x02\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5463,7 +5941,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05lease\x18\n" +
 	" \x01(\rR\x05lease\x12\x12\n" +
 	"\x04lost\x18\v \x01(\bR\x04lost\x12\x12\n" +
-	"\x04list\x18\f \x01(\x04R\x04list\"L\n" +
+	"\x04list\x18\f \x01(\x04R\x04list\x12(\n" +
+	"\x05drain\x18\r \x01(\v2\x12.domicile.v1.DrainR\x05drain\"L\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x10\n" +
 	"\x03rps\x18\x02 \x01(\rR\x03rps\x12\x1b\n" +
@@ -5499,7 +5978,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xad\x03\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\x89\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -5517,7 +5996,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\battempts\x18\r \x01(\rR\battempts\x12\x16\n" +
 	"\x06source\x18\x0e \x01(\tR\x06source\x12\x14\n" +
 	"\x05cause\x18\x0f \x01(\rR\x05cause\x12\x16\n" +
-	"\x06forced\x18\x10 \x01(\bR\x06forced\"2\n" +
+	"\x06forced\x18\x10 \x01(\bR\x06forced\x12\x14\n" +
+	"\x05group\x18\x11 \x01(\x04R\x05group\x12\x18\n" +
+	"\arelease\x18\x12 \x01(\x04R\arelease\x12\x14\n" +
+	"\x05pause\x18\x13 \x01(\x03R\x05pause\x12\x14\n" +
+	"\x05bytes\x18\x14 \x01(\x04R\x05bytes\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
@@ -5641,7 +6124,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -5678,39 +6161,44 @@ var file_domicile_proto_goTypes = []any{
 	(*TakeOver)(nil),         // 32: domicile.v1.TakeOver
 	(*NodeRef)(nil),          // 33: domicile.v1.NodeRef
 	(*EndRecovery)(nil),      // 34: domicile.v1.EndRecovery
-	(*AdoptUnit)(nil),        // 35: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 36: domicile.v1.Recovery
-	(*Scope)(nil),            // 37: domicile.v1.Scope
-	(*Settings)(nil),         // 38: domicile.v1.Settings
-	(*Member)(nil),           // 39: domicile.v1.Member
-	(*Usage)(nil),            // 40: domicile.v1.Usage
-	(*Node)(nil),             // 41: domicile.v1.Node
-	(*Quota)(nil),            // 42: domicile.v1.Quota
-	(*Tenant)(nil),           // 43: domicile.v1.Tenant
-	(*Copy)(nil),             // 44: domicile.v1.Copy
-	(*Placed)(nil),           // 45: domicile.v1.Placed
-	(*Region)(nil),           // 46: domicile.v1.Region
-	(*Target)(nil),           // 47: domicile.v1.Target
-	(*Job)(nil),              // 48: domicile.v1.Job
-	(*Detail)(nil),           // 49: domicile.v1.Detail
-	(*Refusal)(nil),          // 50: domicile.v1.Refusal
-	(*Result)(nil),           // 51: domicile.v1.Result
-	(*Request)(nil),          // 52: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 53: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 54: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 55: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 56: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 57: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 58: domicile.v1.TenantInfo
-	(*Event)(nil),            // 59: domicile.v1.Event
-	(*Events)(nil),           // 60: domicile.v1.Events
-	(*Hello)(nil),            // 61: domicile.v1.Hello
-	(*Begin)(nil),            // 62: domicile.v1.Begin
-	(*Chunk)(nil),            // 63: domicile.v1.Chunk
-	(*End)(nil),              // 64: domicile.v1.End
-	(*Delta)(nil),            // 65: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 66: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 67: domicile.v1.Frame
+	(*BeginMove)(nil),        // 35: domicile.v1.BeginMove
+	(*CancelMove)(nil),       // 36: domicile.v1.CancelMove
+	(*BeginRebalance)(nil),   // 37: domicile.v1.BeginRebalance
+	(*SetDrain)(nil),         // 38: domicile.v1.SetDrain
+	(*AdoptUnit)(nil),        // 39: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 40: domicile.v1.Recovery
+	(*Scope)(nil),            // 41: domicile.v1.Scope
+	(*Settings)(nil),         // 42: domicile.v1.Settings
+	(*Member)(nil),           // 43: domicile.v1.Member
+	(*Usage)(nil),            // 44: domicile.v1.Usage
+	(*Drain)(nil),            // 45: domicile.v1.Drain
+	(*Node)(nil),             // 46: domicile.v1.Node
+	(*Quota)(nil),            // 47: domicile.v1.Quota
+	(*Tenant)(nil),           // 48: domicile.v1.Tenant
+	(*Copy)(nil),             // 49: domicile.v1.Copy
+	(*Placed)(nil),           // 50: domicile.v1.Placed
+	(*Region)(nil),           // 51: domicile.v1.Region
+	(*Target)(nil),           // 52: domicile.v1.Target
+	(*Job)(nil),              // 53: domicile.v1.Job
+	(*Detail)(nil),           // 54: domicile.v1.Detail
+	(*Refusal)(nil),          // 55: domicile.v1.Refusal
+	(*Result)(nil),           // 56: domicile.v1.Result
+	(*Request)(nil),          // 57: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 58: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 59: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 60: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 61: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 62: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 63: domicile.v1.TenantInfo
+	(*Event)(nil),            // 64: domicile.v1.Event
+	(*Events)(nil),           // 65: domicile.v1.Events
+	(*Hello)(nil),            // 66: domicile.v1.Hello
+	(*Begin)(nil),            // 67: domicile.v1.Begin
+	(*Chunk)(nil),            // 68: domicile.v1.Chunk
+	(*End)(nil),              // 69: domicile.v1.End
+	(*Delta)(nil),            // 70: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 71: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 72: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,  // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -5740,67 +6228,73 @@ var file_domicile_proto_depIdxs = []int32{
 	30, // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32, // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
 	34, // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	35, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
-	37, // 28: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	38, // 29: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	38, // 30: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	39, // 31: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,  // 32: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	50, // 33: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	46, // 34: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20, // 35: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16, // 36: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20, // 37: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16, // 38: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16, // 39: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25, // 40: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27, // 41: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25, // 42: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31, // 43: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33, // 44: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	16, // 45: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	40, // 46: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	42, // 47: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	45, // 48: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	44, // 49: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	50, // 50: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	47, // 51: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	49, // 52: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	50, // 53: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	41, // 54: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	43, // 55: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	45, // 56: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20, // 57: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25, // 58: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	51, // 59: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	37, // 60: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	38, // 61: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	36, // 62: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	39, // 63: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	46, // 64: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	41, // 65: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	43, // 66: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	45, // 67: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	48, // 68: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	52, // 69: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	44, // 70: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	56, // 71: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	57, // 72: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	58, // 73: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	46, // 74: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	59, // 75: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	59, // 76: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	61, // 77: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	62, // 78: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	63, // 79: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	64, // 80: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	65, // 81: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	66, // 82: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	39, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	35, // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
+	36, // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
+	37, // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
+	38, // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
+	41, // 32: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	42, // 33: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	42, // 34: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	43, // 35: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,  // 36: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	55, // 37: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	51, // 38: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20, // 39: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16, // 40: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20, // 41: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16, // 42: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16, // 43: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25, // 44: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27, // 45: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25, // 46: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31, // 47: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33, // 48: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	52, // 49: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16, // 50: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	44, // 51: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	45, // 52: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	47, // 53: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	50, // 54: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	49, // 55: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	55, // 56: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	52, // 57: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	54, // 58: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	55, // 59: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	46, // 60: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	48, // 61: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	50, // 62: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20, // 63: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25, // 64: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	56, // 65: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	41, // 66: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	42, // 67: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	40, // 68: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	43, // 69: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	51, // 70: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	46, // 71: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	48, // 72: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	50, // 73: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	53, // 74: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	57, // 75: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	49, // 76: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	61, // 77: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	62, // 78: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	63, // 79: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	51, // 80: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	64, // 81: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	64, // 82: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	66, // 83: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	67, // 84: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	68, // 85: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	69, // 86: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	70, // 87: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	71, // 88: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -5837,13 +6331,18 @@ func file_domicile_proto_init() {
 		(*Entry_TakeOver)(nil),
 		(*Entry_EndRecovery)(nil),
 		(*Entry_AdoptUnit)(nil),
+		(*Entry_BeginMove)(nil),
+		(*Entry_CancelMove)(nil),
+		(*Entry_BeginRebalance)(nil),
+		(*Entry_SetDrain)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[38].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[43].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[58].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[59].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[42].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[48].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[63].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[64].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -5853,7 +6352,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[67].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[72].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -5867,7 +6366,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,55 @@
+package fsm
+
+import "strconv"
+
+func (c *change) setDrain(cmd *SetDrain) Result {
+	e, ok := c.nodes.Get(cmd.Node)
+	if !ok {
+		return refused(unknownNode(cmd.Node))
+	}
+	n := *e.node
+	switch {
+	case !cmd.Drain && n.Drain == nil:
+		return Result{Node: &n}
+	case !cmd.Drain:
+		n.Drain = nil
+	case n.Drain != nil:
+		again := *n.Drain
+		again.Forced = again.Forced || cmd.Forced
+		n.Drain = &again
+	default:
+		if r := c.mayDrain(e, cmd.Forced); r != nil {
+			return refused(r)
+		}
+		n.Drain = &Drain{ID: c.at, Since: c.now, Units: uint32(e.units.Len()), Forced: cmd.Forced}
+	}
+	c.State.putNode(&n)
+	c.recount(n.Name)
+	return Result{Node: &n}
+}
+
+// mayDrain refuses a drain that could not empty the node.
+func (c *change) mayDrain(e *seat, forced bool) *Refusal {
+	name := string(e.node.Name)
+	if e.standbyOf != "" {
+		return refuse(CodeNodeIsStandby, "node "+name+" is the standby of "+string(e.standbyOf)+
+			", whose copies are there alone; end the pair first", "node", name, "standby_of", string(e.standbyOf))
+	}
+	if forced || e.units.Len() == 0 {
+		return nil
+	}
+	others := 0
+	c.nodes.Scan(func(_ NodeName, o *seat) bool {
+		if o != e && o.node.Region == e.node.Region && o.node.Weight > 0 && o.standbyOf == "" && !o.node.Lost && o.node.Drain == nil {
+			others++
+		}
+		return true
+	})
+	need := 1 + int(c.settings.Replicas)
+	if others >= need {
+		return nil
+	}
+	return refuse(CodeNoRoom, "region "+regionText(e.node.Region)+" would be left with "+plural(uint64(others), "node")+
+		" that may hold tenants, and a tenant with its copies needs "+strconv.Itoa(need)+
+		": record another node there, end another drain, or force it, which empties the node as far as that goes", "node", name, "region", string(e.node.Region))
+}
