@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // listener wraps the connections that it accepts in *conn.
@@ -38,6 +40,14 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(p)
+}
+
+// connState ends the lingering of a connection that goes on: what its client sent was
+// read, and a shutdown that closes it must not wait for more.
+func connState(c net.Conn, state fasthttp.ConnState) {
+	if own, ok := c.(*conn); ok && state == fasthttp.StateIdle {
+		own.linger.Store(false)
+	}
 }
 
 // Close lingers where the request was answered before its body was read: closing a

@@ -180,12 +180,14 @@ func appendRequestID(dst, id []byte) []byte {
 	return append(dst, httpserve.NewRequestID()...)
 }
 
+var dataPrefix = []byte("/t/")
+
 // dispatch finds what the path is for.
 func (r *request) dispatch() error {
 	if r.doubled {
 		return badRequest("a header that may stand once stands twice")
 	}
-	if rest, ok := bytes.CutPrefix(r.path, []byte("/t/")); ok {
+	if rest, ok := bytes.CutPrefix(r.path, dataPrefix); ok {
 		return r.serveData(rest)
 	}
 	s := segments{r.path}
@@ -270,7 +272,9 @@ func (r *request) fail(err error) {
 func (r *request) finish() {
 	r.ctx.Response.Header.SetBytesV("X-Request-Id", r.id)
 	if r.s.draining.Load() {
-		r.s.served.Store(time.Now().UnixNano())
+		if bytes.HasPrefix(r.path, dataPrefix) { // not the renewals of its lease
+			r.s.served.Store(time.Now().UnixNano())
+		}
 		r.ctx.SetConnectionClose()
 	}
 	r.s.metrics.done(r.route, r.ctx.Response.StatusCode(), time.Since(r.began))

@@ -40,7 +40,7 @@ type Server struct {
 	stopping atomic.Bool // about to stop: its units are to be handed over
 	draining atomic.Bool
 	asked    atomic.Int64 // when the control plane asked for the state of copies last, Unix ns
-	served   atomic.Int64 // when the last request ended while draining, Unix ns
+	served   atomic.Int64 // when the last request for a tenant ended while draining, Unix ns
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks
 	gaveUp   sync.Map  // unit → job by which this process released it
@@ -130,6 +130,7 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		ErrorHandler:   s.malformed,
 		ExpectHandler:  s.expect,
 		HeaderReceived: s.headerReceived,
+		ConnState:      connState,
 		Logger:         quiet{s.log},
 
 		ReadBufferSize:     maxHead, // bounds the head; readers are pooled

@@ -123,7 +123,7 @@ func (s *Server) writes(rec *store.Record) bool {
 }
 
 // awaitQuiet goes on serving while each answer asks for its connection to be closed,
-// until no request has come for a moment: a connection that is closed while a request
+// until no request for a tenant has come for a moment: a connection that is closed while a request
 // is on its way leaves its client without knowing what became of it, and those that are
 // in use close by themselves this way.
 func (s *Server) awaitQuiet() {
