@@ -24,7 +24,7 @@ func benchFailover(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("failover", flag.ContinueOnError)
 	runs := fs.Int("runs", 10, "failovers of each kind, 1 to 100")
 	length := fs.Duration("time", 3*time.Second, "length of one measurement of writes")
-	tenants := fs.Int("tenants", 1000, "tenants of the section many")
+	tenants := fs.Int("tenants", 1000, "tenants of the section many, and of the second half of stop")
 	only := fs.String("only", "", "sections, separated by commas: cut, short, many, hand, stop, lag, keepup, ack, nodes; none: all")
 	bin := fs.String("domicile", "bin/domicile", "the program")
 	if err := fs.Parse(args); err != nil {
@@ -55,7 +55,11 @@ func benchFailover(ctx context.Context, args []string) error {
 			return b.cutOff(ctx, 300*time.Millisecond, 10, 10, b.runs, "≤ 0.4 s")
 		}},
 		{"hand", func(ctx context.Context) error { return b.byHand(ctx, 20) }},
-		{"stop", func(ctx context.Context) error { return b.cleanStop(ctx, 100) }},
+		{"stop", func(ctx context.Context) error {
+			few := b.cleanStop(ctx, 100)
+			b.dir += "-many"
+			return errors.Join(few, b.cleanStop(ctx, *tenants))
+		}},
 		{"lag", b.lag},
 		{"keepup", b.keepUp},
 		{"ack", b.ack},

@@ -345,7 +345,7 @@ func ahead(a, b Held) bool {
 	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) > 0
 }
 
-// handOver begins to give a node's units to their copies, a call's worth at a time: those
+// handOver begins to give a node's units to their copies, a few at a time: those
 // of which to names a node, to that one; first is the one that the directory would choose,
 // or "".
 func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, to func(u *fsm.Placed, first fsm.NodeName) fsm.NodeName) {
@@ -365,7 +365,7 @@ func (p *planner) handOver(n *fsm.Node, cause fsm.FlipCause, to func(u *fsm.Plac
 		if node != first {
 			cmd.Choices = append(cmd.Choices, fsm.Flip{UnitRef: ref(u), From: n.Name, To: node})
 		}
-		if cmd.Units = append(cmd.Units, ref(u)); len(cmd.Units) == UnitsPerCall {
+		if cmd.Units = append(cmd.Units, ref(u)); len(cmd.Units) == UnitsPerHandover {
 			break
 		}
 	}

@@ -17,6 +17,9 @@ const (
 	// UnitsPerCall bounds the units of one call and of one entry: an entry of
 	// so many of the longest names stays below what the log takes (256 KiB).
 	UnitsPerCall = 1000
+	// UnitsPerHandover bounds the units that a node hands over at once: each of them
+	// is frozen until the last one was released.
+	UnitsPerHandover = 64
 	// UnitsPerRound bounds the units that one round looks at.
 	UnitsPerRound = 20_000
 	// TriesUnavailable is how often a create asks a node that says "not now"

@@ -284,27 +284,44 @@ func (s *Store) closeAll() {
 		names = append(names, name)
 	}
 	p.mu.Unlock()
+	turns := make(chan struct{}, closedAtOnce)
+	var wg sync.WaitGroup
 	for _, name := range names {
-		p.mu.Lock()
-		sl := p.m[name]
-		if sl != nil {
-			sl.using++
-		}
-		p.mu.Unlock()
-		if sl == nil {
-			continue
-		}
-		sl.lock <- struct{}{}
-		p.mu.Lock()
-		u := sl.unit
-		sl.unit = nil
-		p.mu.Unlock()
-		if u != nil {
-			u.shutdown(fmt.Errorf("%w: the node is stopping", ErrGone), true)
-			s.closedUnit(u)
-		}
-		s.unlockSlot(sl)
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			s.closeOne(name)
+		})
 	}
+	wg.Wait()
+}
+
+// closedAtOnce is how many units are closed at once when the node stops: most of the
+// time of one is a sync or two.
+const closedAtOnce = 16
+
+// closeOne closes a unit for good.
+func (s *Store) closeOne(name string) {
+	p := &s.slots
+	p.mu.Lock()
+	sl := p.m[name]
+	if sl != nil {
+		sl.using++
+	}
+	p.mu.Unlock()
+	if sl == nil {
+		return
+	}
+	sl.lock <- struct{}{}
+	p.mu.Lock()
+	u := sl.unit
+	sl.unit = nil
+	p.mu.Unlock()
+	if u != nil {
+		u.shutdown(fmt.Errorf("%w: the node is stopping", ErrGone), true)
+		s.closedUnit(u)
+	}
+	s.unlockSlot(sl)
 }
 
 // OpenUnits lists the names of the units that are open now, in no order.
