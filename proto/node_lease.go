@@ -141,7 +141,21 @@ type FollowUnit struct {
 	Unit  fsm.UnitName `json:"unit"`
 	ID    fsm.UnitID   `json:"id"`
 	Epoch uint64       `json:"epoch"`
+	Kind  CopyKind     `json:"kind,omitempty"`
 }
+
+// CopyKind is what a copy is for. Left out: it may be promoted. Following again with
+// another kind makes the copy one of that kind; it keeps what it has.
+type CopyKind string
+
+// Kinds of copies.
+const (
+	// CopyTarget is where a move goes: its state is "receiving", nothing of it is
+	// read or written before it is promoted.
+	CopyTarget CopyKind = "target"
+	// CopyReader is read, and never promoted (C8): its source needs no promise of it.
+	CopyReader CopyKind = "reader"
+)
 
 // FollowingUnits answers POST /_admin/follow: each unit is in one of the lists.
 type FollowingUnits struct {
@@ -202,6 +216,7 @@ type HeldUnit struct {
 	Position    string       `json:"position"`
 	Bytes       int64        `json:"bytes"`
 	From        string       `json:"from,omitempty"`
+	Kind        CopyKind     `json:"kind,omitempty"` // of a copy
 	Destination *Placement   `json:"destination,omitempty"`
 	Aside       []string     `json:"aside,omitempty"`
 	// Lost is what this node had acknowledged alone on a branch that was given

@@ -189,7 +189,7 @@ func (r *request) sizes() error {
 }
 
 func roleOf(rec *store.Record) string {
-	if rec.State == store.Following {
+	if rec.State.IsCopy() {
 		return "replica"
 	}
 	return "primary"

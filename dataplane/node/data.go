@@ -143,7 +143,9 @@ func (s *Server) cannotOpen(unit string, damage error) error {
 					Text: "unit " + unit + " is damaged here and is being given to its copy; try again"}
 			}
 		}
-	case store.Receiving, store.Garbage:
+	case store.Receiving:
+		return s.fence.admit(&rec, reads)
+	case store.Garbage:
 	}
 	return damage
 }

@@ -99,7 +99,7 @@ func (f *fence) committed(u *store.Unit) error {
 // primary as far as it knows, and has no lease that says so now (architecture §3.7.3),
 // or has not compared itself with the copies, which may have more.
 func (f *fence) stale(rec *store.Record) bool {
-	return f.lease != nil && rec.State != store.Following &&
+	return f.lease != nil && !rec.State.IsCopy() &&
 		(f.lease.MayWrite(rec.Name, rec.ID) != nil || !f.records.compared(rec.Name, f.compared))
 }
 

@@ -39,6 +39,9 @@ func (r *request) units() error {
 
 func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
 	u = proto.HeldUnit{Unit: fsm.UnitName(rec.Name), ID: fsm.UnitID(rec.ID), State: string(rec.State), Role: roleOf(rec), From: rec.From}
+	if rec.State.IsCopy() {
+		u.Kind = proto.CopyKind(rec.Kind())
+	}
 	if to := parsePlacement(rec.Destination); to != nil {
 		u.Destination = &proto.Placement{Node: fsm.NodeName(to.Node), Addr: to.Addr}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -181,6 +182,8 @@ func (r *request) promote(ctx context.Context, epoch uint64, ids []store.UnitID,
 		case rec.State == store.Active && epoch == 0:
 			err = httpserve.Errorf(409, codeWrongState, "unit %s is the primary here already", id.Name)
 		case rec.State == store.Active && rec.Epoch == epoch: // asked again
+		case rec.State.IsCopy() && rec.Reader:
+			err = httpserve.Errorf(409, codeWrongState, "unit %s is a read replica here, which is never promoted", id.Name)
 		default:
 			if at == 0 {
 				at = rec.Epoch + 1
@@ -199,7 +202,7 @@ func (r *request) promote(ctx context.Context, epoch uint64, ids []store.UnitID,
 
 // mayPromote asks whether a promise forbids it, and has nothing promised any more.
 func (s *Server) mayPromote(rec *store.Record) error {
-	left := s.promises.Promoting(rec.Name, rec.State == store.Following)
+	left := s.promises.Promoting(rec.Name, rec.State.IsCopy())
 	if left <= 0 {
 		return nil
 	}
@@ -257,7 +260,7 @@ func (s *Server) stayCopies(ids []store.UnitID, list []int, all []promotion) {
 		if all[i].err == nil {
 			continue
 		}
-		if rec, err := s.store.Get(ids[i].Name); err == nil && rec.State == store.Following {
+		if rec, err := s.store.Get(ids[i].Name); err == nil && rec.State.IsCopy() {
 			s.promises.Followed(rec.Name)
 			copies = append(copies, rec)
 		}
@@ -294,6 +297,9 @@ func (r *request) followUnits() error {
 	}
 	ids, epochs := make([]store.UnitID, len(body.Units)), make(map[string]uint64, len(body.Units))
 	for i, u := range body.Units {
+		if err := checkCopyKind(u.Kind); err != nil {
+			return err
+		}
 		ids[i], epochs[string(u.Unit)] = store.UnitID{Name: string(u.Unit), ID: uint64(u.ID)}, u.Epoch
 	}
 	refused, err := r.hear(word{epoch: func(unit string) uint64 { return epochs[unit] }, makes: true, again: true}, ids...)
@@ -309,7 +315,7 @@ func (r *request) followUnits() error {
 			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
 			continue
 		}
-		if err := r.s.followOne(r.s.context(r.began), string(u.Unit), uint64(u.ID), u.Epoch, source); err != nil {
+		if err := r.s.followOne(r.s.context(r.began), string(u.Unit), uint64(u.ID), u.Epoch, store.CopyKind(u.Kind), source); err != nil {
 			answer.Failed = append(answer.Failed, failedUnit(string(u.Unit), err))
 			continue
 		}
@@ -318,7 +324,16 @@ func (r *request) followUnits() error {
 	return r.json(200, answer)
 }
 
-// followUnit is POST tenants/<unit>/follow {"from","token"?,"as"?,"id"?,"epoch"?}.
+// checkCopyKind refuses a kind of copy that there is not.
+func checkCopyKind(k proto.CopyKind) error {
+	switch store.CopyKind(k) {
+	case store.CopyOrdinary, store.CopyTarget, store.CopyReader:
+		return nil
+	}
+	return badRequest(`kind is "target", "reader" or left out, for a copy that may be promoted; there is no %q`, k)
+}
+
+// followUnit is POST tenants/<unit>/follow {"from","token"?,"as"?,"id"?,"epoch"?,"kind"?}.
 func (r *request) followUnit(ctx context.Context, unit string) error {
 	var body struct {
 		From  string     `json:"from"`
@@ -326,9 +341,14 @@ func (r *request) followUnit(ctx context.Context, unit string) error {
 		As    string     `json:"as"`
 		ID    fsm.UnitID `json:"id"`
 		Epoch uint64     `json:"epoch"`
+
+		Kind proto.CopyKind `json:"kind"`
 		proto.Holder
 	}
 	if err := r.object(&body); err != nil {
+		return err
+	}
+	if err := checkCopyKind(body.Kind); err != nil {
 		return err
 	}
 	source, err := r.source(body.From, body.As, body.Token)
@@ -345,7 +365,7 @@ func (r *request) followUnit(ctx context.Context, unit string) error {
 	if err := r.s.kept.keepSource(source); err != nil {
 		return err
 	}
-	if err := r.s.followOne(ctx, unit, uint64(body.ID), body.Epoch, source); err != nil {
+	if err := r.s.followOne(ctx, unit, uint64(body.ID), body.Epoch, store.CopyKind(body.Kind), source); err != nil {
 		return err
 	}
 	return r.json(200, map[string]string{"following": unit, "from": source.from})
@@ -375,8 +395,9 @@ func (r *request) source(from, as, token string) (source, error) {
 	return s, nil
 }
 
-// followOne makes a unit a copy here, or points it at another source.
-func (s *Server) followOne(ctx context.Context, unit string, id, epoch uint64, from source) error {
+// followOne makes a unit a copy here, points it at another source, or makes the copy
+// one of another kind.
+func (s *Server) followOne(ctx context.Context, unit string, id, epoch uint64, kind store.CopyKind, from source) error {
 	rec, err := s.store.Get(unit)
 	switch {
 	case errors.Is(err, store.ErrUnknownUnit):
@@ -384,22 +405,22 @@ func (s *Server) followOne(ctx context.Context, unit string, id, epoch uint64, f
 		return err
 	case id != 0 && rec.ID != id:
 		return httpserve.Errorf(409, codeWrongID, "the unit %s that this node holds has another id, %d", unit, rec.ID)
-	case rec.State != store.Following && epoch != 0 && epoch <= rec.Epoch:
+	case !rec.State.IsCopy() && epoch != 0 && epoch <= rec.Epoch:
 		// Sent before the entry that made it a primary here: its branch would be
 		// given up for the one that it came from.
 		return httpserve.Errorf(409, codeWrongState, "unit %s was promoted here at epoch %d: it does not follow a branch of epoch %d, which is older; the call is late", unit, rec.Epoch, epoch)
 	case rec.State == store.Active && s.fence.lease != nil && s.fence.lease.MayWrite(unit, rec.ID) == nil:
 		return httpserve.Errorf(409, codeWrongState, "unit %s is written here under a lease that names it: it cannot follow", unit)
 	}
-	if err == nil && rec.State != store.Following {
-		s.streams.EndUnit(streamKey(&rec))
+	if err == nil && (!rec.State.IsCopy() || kind == store.CopyTarget) {
+		s.streams.EndUnit(streamKey(&rec)) // it is not read here any more
 	}
 	s.promises.Followed(unit)
-	err = s.replica.Follow(ctx, unit, id, epoch, from.from, from.as, from.token)
+	err = s.replica.Follow(ctx, unit, id, epoch, kind, from.from, from.as, from.token)
 	s.fence.records.forget(unit)
 	if err != nil {
 		return err
 	}
-	s.log.Info("unit follows", "unit", unit, "from", from.from)
+	s.log.Info("unit follows", "unit", unit, "from", from.from, "kind", cmp.Or(string(kind), "copy"))
 	return nil
 }

@@ -32,7 +32,7 @@ func (s *Server) resumeCopies() {
 	if err == nil {
 		followed := map[string]bool{}
 		for _, rec := range all {
-			if rec.State == store.Following {
+			if rec.State.IsCopy() {
 				followed[rec.From] = true
 			}
 		}

@@ -87,10 +87,11 @@ func (f *following) ask(ctx context.Context) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := follow{id: f.id, epoch: f.epoch, mark: mark, image: f.fresh || err != nil, name: f.unit}
+	m := follow{id: f.id, epoch: f.epoch, mark: mark, image: f.fresh || err != nil, kind: f.kind, name: f.unit}
 	if f.ended {
 		return
 	}
+	f.asked = m.kind
 	if f.number = f.l.ask(f, m); f.number != 0 && f.state != StateAhead {
 		f.state = StateAsking
 	}
@@ -110,6 +111,9 @@ func (f *following) start(ctx context.Context, fr frame) {
 	}
 	m, err := decodeStart(fr.payload)
 	if err == nil {
+		err = f.heard()
+	}
+	if err == nil {
 		switch m.kind {
 		case startOn:
 			err = f.goOn(ctx, fr.unit, m)
@@ -123,6 +127,18 @@ func (f *following) start(ctx context.Context, fr frame) {
 		f.l.leave(fr.unit, true)
 		f.failed(err, errors.Is(err, store.ErrForked))
 	}
+}
+
+// heard notes that the source answers to what was asked last: it knows of which kind
+// the copy is.
+func (f *following) heard() error {
+	f.mu.Lock()
+	told := f.asked == f.kind
+	f.mu.Unlock()
+	if !told {
+		return nil // the kind has changed meanwhile, and is asked for anew
+	}
+	return f.l.r.store.Heard(f.unit)
 }
 
 func (f *following) setState(state, why string, epoch uint64) {

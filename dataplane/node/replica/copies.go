@@ -161,18 +161,18 @@ func sortAll(m map[string][]string) {
 }
 
 // ReportFollowers is Report by followers alone, for a node that takes no lease:
-// every unit's followers, those of them that lack a commit for longer than
+// every unit's followers that could be promoted, those of them that lack a commit for longer than
 // patience, and those that have what this node lacks.
 func (r *Replicator) ReportFollowers(patience time.Duration) (following, lagging, behind map[string][]string) {
 	following, lagging, behind = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	now := time.Now()
 	for unit, f := range r.allFeeds() {
 		f.mu.Lock()
-		if ahead := f.aheads(func(*peer) bool { return true }); ahead != nil {
+		if ahead := f.aheads(func(p *peer) bool { return !p.reader }); ahead != nil {
 			behind[unit] = ahead
 		}
 		for addr, p := range f.peers {
-			if p.sub == nil {
+			if p.sub == nil || p.reader {
 				continue
 			}
 			following[unit] = append(following[unit], addr)
@@ -318,9 +318,16 @@ func (r *Replicator) Followers(unit string) []string {
 }
 
 // FollowersSince gives the addresses that have followed the unit since t, or do
-// now (promises are asked of these, 3.5.10).
+// now, and could be promoted (promises are asked of these, 3.5.10): no readers.
 func (r *Replicator) FollowersSince(unit string, t time.Time) []string {
-	return r.followers(unit, func(p *peer) bool { return p.sub != nil || (!p.seen.IsZero() && !p.seen.Before(t)) })
+	return r.followers(unit, func(p *peer) bool {
+		return !p.reader && (p.sub != nil || (!p.seen.IsZero() && !p.seen.Before(t)))
+	})
+}
+
+// Targets reports whether a move's target follows the unit.
+func (r *Replicator) Targets(unit string) bool {
+	return len(r.followers(unit, func(p *peer) bool { return p.sub != nil && p.sub.asked.kind == store.CopyTarget })) > 0
 }
 
 func (r *Replicator) followers(unit string, which func(*peer) bool) (addrs []string) {

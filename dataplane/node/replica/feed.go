@@ -43,6 +43,7 @@ type peer struct {
 	addr   string
 	copy   bool // the newest grant names it
 	counts bool // and its acknowledgement is needed
+	reader bool // it follows, or did, to be read alone: it is never promoted
 	sub    *sub // nil: it does not follow
 	told   bool // it has told its position since this node's start
 	ahead  bool // and that is of a history that goes on from what this node has

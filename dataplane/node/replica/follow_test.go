@@ -147,7 +147,7 @@ func TestRefusals(t *testing.T) {
 	src, dst := pair(t, Config{})
 	follow := func(unit string, id, epoch uint64) {
 		t.Helper()
-		if err := dst.r.Follow(ctx, unit, id, epoch, src.addr, dst.addr, "secret"); err != nil {
+		if err := dst.r.Follow(ctx, unit, id, epoch, store.CopyOrdinary, src.addr, dst.addr, "secret"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 
 func TestWrongToken(t *testing.T) {
 	src, dst := pair(t, Config{})
-	if err := dst.r.Follow(ctx, "acme", 7, 1, src.addr, dst.addr, "wrong"); err != nil {
+	if err := dst.r.Follow(ctx, "acme", 7, 1, store.CopyOrdinary, src.addr, dst.addr, "wrong"); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the refusal is told", func() error {

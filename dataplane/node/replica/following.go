@@ -23,7 +23,9 @@ type following struct {
 
 	mu       sync.Mutex
 	epoch    uint64 // the source's branch, at least
-	state    string // see the constants State…
+	kind     store.CopyKind
+	asked    store.CopyKind // as which the source was asked last
+	state    string         // see the constants State…
 	why      string
 	number   uint32 // on the present connection; 0: not asked
 	fresh    bool   // an image is needed
@@ -256,12 +258,12 @@ func (f *following) rest() {
 }
 
 // follow makes the follower's side of a unit; with r.mu held.
-func (r *Replicator) newFollowing(unit string, id, epoch uint64, from string) *following {
+func (r *Replicator) newFollowing(unit string, id, epoch uint64, from string, kind store.CopyKind) *following {
 	l := r.links[from]
 	if l == nil {
 		l = r.newLink(from)
 	}
-	f := &following{l: l, unit: unit, id: id, epoch: epoch, state: StateConnecting}
+	f := &following{l: l, unit: unit, id: id, epoch: epoch, kind: kind, state: StateConnecting}
 	f.ctx, f.stop = context.WithCancel(r.ctx)
 	r.following[unit] = f
 	l.mu.Lock()
@@ -302,16 +304,20 @@ func (r *Replicator) Unfollow(unit string) {
 // Follow makes the unit a copy of from's, durably (store.Follow), and begins to
 // follow, or points it at another source. epoch is that of the branch that the
 // source writes: an older one is not followed. as is this node's own address, which
-// holds for all units from now on; token is what from is shown. It may be repeated. Errors are the store's.
-func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, from, as, token string) error {
+// holds for all units from now on; token is what from is shown. It may be repeated, and
+// makes the copy one of another kind so, which keeps what it has. Errors are the store's.
+func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, kind store.CopyKind, from, as, token string) error {
 	r.introduce(as, from, token)
 	r.mu.Lock()
 	f := r.following[unit]
 	r.mu.Unlock()
 	if f != nil && f.l.from == from && f.id == id {
+		if err := f.become(ctx, kind); err != nil {
+			return err
+		}
 		f.mu.Lock()
-		newer := epoch > f.epoch
-		f.epoch = max(f.epoch, epoch)
+		newer := epoch > f.epoch || kind != f.kind
+		f.epoch, f.kind = max(f.epoch, epoch), kind
 		again := newer || f.state == StateStopped
 		f.mu.Unlock()
 		if again {
@@ -320,7 +326,7 @@ func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, 
 		return nil
 	}
 	r.Unfollow(unit)
-	_, err := r.store.Follow(ctx, unit, id, from)
+	_, err := r.store.Follow(ctx, unit, id, from, kind)
 	r.Ended([]string{unit})
 	if err != nil && !isNeedsImage(err) && !errors.Is(err, store.ErrDamaged) {
 		return err
@@ -328,7 +334,23 @@ func (r *Replicator) Follow(ctx context.Context, unit string, id, epoch uint64, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.following[unit] == nil { // else a call beside this one was first
-		r.newFollowing(unit, id, epoch, from)
+		r.newFollowing(unit, id, epoch, from, kind)
+	}
+	return nil
+}
+
+// become makes the unit's record that of a copy of that kind, which goes on from what
+// it has; the source hears of it with the next ask.
+func (f *following) become(ctx context.Context, kind store.CopyKind) error {
+	f.mu.Lock()
+	same := f.kind == kind
+	f.mu.Unlock()
+	if same {
+		return nil
+	}
+	_, err := f.l.r.store.Follow(ctx, f.unit, f.id, f.l.from, kind)
+	if err != nil && !isNeedsImage(err) && !errors.Is(err, store.ErrDamaged) {
+		return err
 	}
 	return nil
 }
@@ -385,8 +407,8 @@ func (r *Replicator) ResumeUnits(records []store.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range records {
-		if rec.State == store.Following && rec.From != "" && r.following[rec.Name] == nil {
-			r.newFollowing(rec.Name, rec.ID, max(rec.Epoch, epochs[rec.Name]), rec.From)
+		if rec.State.IsCopy() && rec.From != "" && r.following[rec.Name] == nil {
+			r.newFollowing(rec.Name, rec.ID, max(rec.Epoch, epochs[rec.Name]), rec.From, rec.Kind())
 		}
 	}
 	return nil

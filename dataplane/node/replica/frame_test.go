@@ -173,7 +173,7 @@ func TestFork(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	mark := store.Mark{Position: store.Position{Epoch: 9, Seq: 30}, Chain: 5}
 	add := func(t frameType, p []byte) { f.Add(appendFrame(nil, t, 1, p)) }
-	add(frameFollow, (&follow{1, 2, mark, false, "acme"}).encode())
+	add(frameFollow, (&follow{id: 1, epoch: 2, mark: mark, name: "acme"}).encode())
 	add(frameStart, (&start{startOn, mark, lineage}).encode())
 	add(frameImage, (&image{4096, mark, lineage}).encode())
 	add(frameEnd, (&end{endUnknown, "why"}).encode())

@@ -183,7 +183,7 @@ func (n *node) follow(name string, src *node, from string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if err := n.r.Follow(ctx, name, rec.ID, rec.Epoch, from, n.addr, "secret"); err != nil {
+	if err := n.r.Follow(ctx, name, rec.ID, rec.Epoch, store.CopyOrdinary, from, n.addr, "secret"); err != nil {
 		n.t.Fatal(err)
 	}
 }

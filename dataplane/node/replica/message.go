@@ -31,26 +31,49 @@ type follow struct {
 	epoch uint64 // the source's branch must be this one or newer
 	mark  store.Mark
 	image bool // it cannot go on from mark
+	kind  store.CopyKind
 	name  string
 }
+
+// The flags of a follow. Peers of before there were kinds know of followImage alone,
+// and take any other value for 0.
+const (
+	followImage  = 1
+	followReader = 2
+	followTarget = 4
+)
 
 func (m *follow) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, m.id)
 	b = binary.LittleEndian.AppendUint64(b, m.epoch)
-	b = append(appendMark(b, m.mark), flag(m.image))
-	return append(b, m.name...)
-}
-
-func flag(on bool) byte {
-	if on {
-		return 1
+	mark, flags := m.mark, byte(0)
+	switch m.kind {
+	case store.CopyReader:
+		flags = followReader
+	case store.CopyTarget:
+		flags = followTarget
+	case store.CopyOrdinary:
 	}
-	return 0
+	if m.image && flags != 0 {
+		mark = store.Mark{} // so that a peer that does not know the flags sends an image, too
+	}
+	if m.image {
+		flags |= followImage
+	}
+	return append(append(appendMark(b, mark), flags), m.name...)
 }
 
 func decodeFollow(p []byte) (m follow, err error) {
 	f := fields{b: p}
-	m = follow{id: f.u64(), epoch: f.u64(), mark: f.mark(), image: f.u8() == 1}
+	m = follow{id: f.u64(), epoch: f.u64(), mark: f.mark()}
+	flags := f.u8()
+	m.image = flags&followImage != 0
+	switch {
+	case flags&followReader != 0:
+		m.kind = store.CopyReader
+	case flags&followTarget != 0:
+		m.kind = store.CopyTarget
+	}
 	m.name = string(f.take(len(f.b)))
 	if err := f.end(frameFollow); err != nil {
 		return m, err

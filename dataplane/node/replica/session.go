@@ -214,7 +214,7 @@ func (s *session) setUp(ctx context.Context, b *sub) {
 		}
 		old.state = subEnded
 	}
-	p.sub = b
+	p.sub, p.reader = b, b.asked.kind == store.CopyReader
 	b.begin()
 }
 

@@ -257,7 +257,7 @@ func TestAUnitWhoseImageIsPutInItsPlaceIsThere(t *testing.T) {
 	t.Cleanup(goOn) // before the store is closed
 	write(t, u, "CREATE TABLE t(a)")
 	file, info := image(t, u)
-	if _, err := s.Follow(ctx, "copy", 9, "http://n1:1"); err != nil {
+	if _, err := s.Follow(ctx, "copy", 9, "http://n1:1", CopyOrdinary); err != nil {
 		t.Fatal(err)
 	}
 	info.State, info.From = Following, "http://n1:1"

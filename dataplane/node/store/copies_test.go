@@ -66,7 +66,7 @@ func primary(t testing.TB, cfg Config) (*Store, *Unit, *source) {
 func follower(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s := open(t, cfg)
-	if m, err := s.Follow(ctx, "acme", 7, "http://a:1"); err != nil || m != (Mark{}) {
+	if m, err := s.Follow(ctx, "acme", 7, "http://a:1", CopyOrdinary); err != nil || m != (Mark{}) {
 		t.Fatal(m, err)
 	}
 	return s
@@ -269,9 +269,9 @@ func TestFormerPrimaryFollows(t *testing.T) {
 	promote(t, f, 4)
 	n := acquire(t, f, "acme")
 	wantErr(t, ps.Promote(ctx, 1, []UnitID{{"acme", 7}})[0], nil)
-	_, err := ps.Follow(ctx, "acme", 8, "http://b:1")
+	_, err := ps.Follow(ctx, "acme", 8, "http://b:1", CopyOrdinary)
 	wantErr(t, err, ErrWrongID)
-	m, err := ps.Follow(ctx, "acme", 7, "http://b:1")
+	m, err := ps.Follow(ctx, "acme", 7, "http://b:1", CopyOrdinary)
 	if err != nil || m != before {
 		t.Fatal(m, before, err)
 	}

@@ -140,7 +140,7 @@ func TestL7WhatIsDamagedIsKeptAsItIs(t *testing.T) {
 		if err := os.WriteFile(s.unitPath("acme")+"-wal", []byte("what was in its WAL"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Follow(ctx, "acme", 7, "http://other"); !errors.Is(err, ErrDamaged) {
+		if _, err := s.Follow(ctx, "acme", 7, "http://other", CopyOrdinary); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 		files, err := s.AsideFiles()

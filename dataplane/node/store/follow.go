@@ -11,11 +11,12 @@ import (
 // (zero Mark, Record.Empty), another one keeps what it has; its users get
 // ErrGone where it was not a copy before. It takes no writes from then on, but
 // entries (Apply) and images (Install), and cannot be promoted while it holds
-// nothing. It gives the mark of what it has.
+// nothing. It gives the mark of what it has. A copy becomes one of another kind
+// so, and keeps what it has.
 //
 // ErrWrongID: the unit here has another id (0 is not compared). An error that
 // Is ErrNeedsImage or ErrDamaged: it follows, but what it has cannot be built on.
-func (s *Store) Follow(ctx context.Context, unit string, id uint64, from string) (Mark, error) {
+func (s *Store) Follow(ctx context.Context, unit string, id uint64, from string, kind CopyKind) (Mark, error) {
 	if err := checkName(unit); err != nil {
 		return Mark{}, err
 	}
@@ -29,26 +30,38 @@ func (s *Store) Follow(ctx context.Context, unit string, id uint64, from string)
 		return Mark{}, err
 	}
 	if rec == nil {
-		_, err := s.create(stored{Record: Record{Name: unit, ID: id, State: Following, From: from, Empty: true}})
+		made := stored{Record: Record{Name: unit, ID: id, From: from, Empty: true}}
+		made.become(kind)
+		_, err := s.create(made)
 		return Mark{}, err
 	}
 	if id != 0 && rec.ID != id {
 		return Mark{}, &UnitError{Unit: unit, Op: "follow", Err: ErrWrongID, Hint: fmt.Sprintf("the one here has id %d", rec.ID)}
 	}
-	if rec.State == Following {
-		if rec.From != from {
-			if _, err := s.change(unit, func(r *stored) error { r.From = from; return nil }); err != nil {
+	if rec.State.IsCopy() {
+		if rec.From != from || rec.Kind() != kind {
+			if _, err := s.change(unit, func(r *stored) error { r.From = from; r.become(kind); return nil }); err != nil {
 				return Mark{}, err
 			}
 		}
 		return s.mark(sl, rec)
 	}
-	return s.turn(sl, rec, from)
+	return s.turn(sl, rec, from, kind)
+}
+
+// Heard tells that the unit's source has heard of which kind the copy is.
+func (s *Store) Heard(unit string) error {
+	rec, err := s.load(unit)
+	if err != nil || rec == nil || !rec.Unheard {
+		return err
+	}
+	_, err = s.change(unit, func(r *stored) error { r.Unheard = false; return nil })
+	return err
 }
 
 // turn makes a primary a copy. Its position is recorded first: commits of its
 // own are not counted any more then.
-func (s *Store) turn(sl *slot, rec *stored, from string) (Mark, error) {
+func (s *Store) turn(sl *slot, rec *stored, from string, kind CopyKind) (Mark, error) {
 	s.detach(sl, fmt.Errorf("%w: it became a copy", ErrGone))
 	p, rerr := s.look(rec)
 	if rerr == nil { // what it says may be remembered, from when the file was intact
@@ -77,7 +90,8 @@ func (s *Store) turn(sl *slot, rec *stored, from string) (Mark, error) {
 	}
 	_, err := s.change(rec.Name, func(r *stored) error {
 		r.Lineage = r.lineage()
-		r.State, r.From, r.Job, r.Destination, r.Base = Following, from, "", "", nil
+		r.become(kind)
+		r.From, r.Job, r.Destination, r.Base = from, "", "", nil
 		return nil
 	})
 	if err == nil {
@@ -92,7 +106,7 @@ func (s *Store) mark(sl *slot, rec *stored) (Mark, error) {
 	s.slots.mu.Lock()
 	u, bad := sl.unit, s.slots.damaged[rec.Name]
 	s.slots.mu.Unlock()
-	if bad.err != nil && rec.State == Following {
+	if bad.err != nil && rec.State.IsCopy() {
 		return Mark{}, bad.err
 	}
 	if u != nil {

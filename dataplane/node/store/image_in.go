@@ -244,10 +244,10 @@ func (s *Store) installed(sl *slot, old *stored, id uint64, name string, info *I
 	default:
 		rec.Lineage = Lineage{{Epoch: info.Position.Epoch}}
 	}
-	if info.State != "" {
+	if info.State != "" && !(info.State.IsCopy() && rec.State.IsCopy()) { // a copy stays of its kind
 		rec.State = info.State
 	}
-	if info.From != "" || rec.State != Following {
+	if info.From != "" || !rec.State.IsCopy() {
 		rec.From = info.From
 	}
 	info.Position = rec.Lineage.place(info.Position)

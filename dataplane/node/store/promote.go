@@ -36,7 +36,7 @@ type promotion struct {
 //
 // ErrUnknownUnit, ErrWrongID, ErrNeedsImage (a copy that holds nothing, or
 // whose position is not known), ErrConflict (it is in that epoch as a copy, or
-// in a higher one), ErrWrongState (Receiving, Garbage), ErrDamaged.
+// in a higher one), ErrWrongState (a reader, Garbage), ErrDamaged.
 func (s *Store) Promote(ctx context.Context, epoch uint64, units []UnitID) []error {
 	all := make([]*promotion, len(units))
 	for i, u := range units {
@@ -129,13 +129,17 @@ func promotable(rec *stored, id UnitID, epoch uint64) (done bool, err error) {
 		return refuse(ErrUnknownUnit, "")
 	case id.ID != 0 && rec.ID != id.ID:
 		return refuse(ErrWrongID, fmt.Sprintf("the one here has id %d", rec.ID))
-	case rec.State == Receiving || rec.State == Garbage:
+	case rec.State == Garbage:
 		return refuse(fmt.Errorf("%w: it is %s", ErrWrongState, rec.State), "")
+	case rec.State.IsCopy() && rec.Reader:
+		return refuse(fmt.Errorf("%w: it is a read replica, which is never promoted", ErrWrongState), "promote a copy, or have this one follow as a copy first")
+	case rec.State.IsCopy() && rec.Unheard:
+		return refuse(fmt.Errorf("%w: it was a read replica, and its source has not heard yet that it may be promoted", ErrWrongState), "try again once it follows")
 	case rec.Empty:
 		return refuse(fmt.Errorf("%w: it holds nothing", ErrNeedsImage), "promote another copy")
 	case rec.State == Active && rec.Epoch == epoch:
 		return true, nil
-	case epoch <= rec.Epoch && rec.State != Following, epoch == 0:
+	case epoch <= rec.Epoch && !rec.State.IsCopy(), epoch == 0:
 		return refuse(ErrConflict, fmt.Sprintf("it is in epoch %d", rec.Epoch))
 	}
 	return false, nil
@@ -180,7 +184,7 @@ func (s *Store) recordPromotions(epoch uint64, all []*promotion) error {
 				return fmt.Errorf("read the record of unit %s: %w", p.Name, err)
 			}
 			r.beginBranch(epoch, p.at)
-			r.State, r.From, r.Job, r.Destination = Active, "", "", ""
+			r.State, r.From, r.Job, r.Destination, r.Unheard = Active, "", "", "", false
 			if err := put(b, &r); err != nil {
 				return err
 			}

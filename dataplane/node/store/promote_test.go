@@ -89,7 +89,7 @@ func TestSetAside(t *testing.T) {
 	s := open(t, Config{Dir: dir})
 	u := unit(t, s)
 	write(t, u, "CREATE TABLE t(a)", "INSERT INTO t VALUES('kept')")
-	if _, err := s.Follow(ctx, "acme", 7, "http://b:1"); err != nil {
+	if _, err := s.Follow(ctx, "acme", 7, "http://b:1", CopyOrdinary); err != nil {
 		t.Fatal(err)
 	}
 	path, m, err := s.SetAside(ctx, "acme")

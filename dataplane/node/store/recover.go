@@ -23,7 +23,7 @@ func (s *Store) recoverUnit(rec *stored, wal io.ReaderAt) (recovered, error) {
 	path := s.unitPath(rec.Name)
 	base, err := readPos(posPath(path))
 	switch {
-	case err != nil && rec.State == Following:
+	case err != nil && rec.State.IsCopy():
 		return recovered{}, needsImage(rec.Name, "its position record cannot be read: "+err.Error())
 	case err != nil:
 		s.log.Warn("position record cannot be read", "unit", rec.Name, "err", err)
@@ -44,7 +44,7 @@ func (s *Store) recoverUnit(rec *stored, wal io.ReaderAt) (recovered, error) {
 			return r, &UnitError{Unit: rec.Name, Op: "open", Err: fmt.Errorf("%w: its WAL has no valid header", ErrDamaged), Hint: damagedHint}
 		}
 	}
-	if rec.State == Following {
+	if rec.State.IsCopy() {
 		err = s.recoverCopy(rec, base, &r)
 	} else if r.foreign {
 		s.log.Warn("unit was changed by another program", "unit", rec.Name, "position", r.pos.String())

@@ -232,7 +232,7 @@ func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) 
 		if err := f(&r.Record); err != nil {
 			return err
 		}
-		if (old.State == Following) != (r.State == Following) {
+		if old.State.IsCopy() != r.State.IsCopy() {
 			return fmt.Errorf("%w: from %s to %s", ErrWrongState, old.State, r.State)
 		}
 		r.Name, r.ID, r.Epoch, r.Empty = old.Name, old.ID, old.Epoch, old.Empty

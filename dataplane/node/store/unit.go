@@ -61,7 +61,7 @@ func openUnit(s *Store, rec *stored) (*Unit, error) {
 		writer: make(chan struct{}, 1), readers: make(chan struct{}, s.cfg.Readers), active: map[*Conn]*use{}, closed: make(chan struct{})}
 	u.commits.u = u
 	u.commits.done.L = &u.commits.mu
-	u.following.Store(rec.State == Following)
+	u.following.Store(rec.State.IsCopy())
 	if err := u.checkHeader(); err != nil {
 		return nil, err
 	}
