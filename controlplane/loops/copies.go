@@ -11,7 +11,7 @@ import (
 // when is said here.
 func (p *planner) copies(u *fsm.Placed) {
 	m := &p.m.units
-	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() && c.State != fsm.CopyInSync }) {
+	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Listed() && c.State != fsm.CopyInSync }) {
 		if m.watch(u, p.s.Revision()) {
 			p.m.look = true // what its primary says may be known already, and not be said again
 			p.wakeAt(p.now)
@@ -60,7 +60,7 @@ func (p *planner) add(u *fsm.Placed) {
 	}
 	// Where no node can take it nothing is proposed, however many units there
 	// are: a node that appears, or is back, has all looked at again (C4).
-	if p.overdue(u, u.Lacks) && p.feasible(u, home) {
+	if (p.leaves(u) || p.overdue(u, u.Lacks)) && p.feasible(u, home) {
 		p.lists.add = append(p.lists.add, fsm.CopyWanted{UnitRef: ref(u)})
 	}
 }
@@ -93,7 +93,7 @@ func (p *planner) feasible(u *fsm.Placed, home *fsm.Node) bool {
 func (p *planner) mayHold(u *fsm.Placed, home, n *fsm.Node) bool {
 	of, standby := p.s.StandbyOf(n.Name)
 	switch {
-	case n.Name == home.Name, n.Region != home.Region, n.Lost,
+	case n.Name == home.Name, n.Region != home.Region, n.Lost, n.Drain != nil,
 		home.Standby != "" && n.Name != home.Standby, standby && of != home.Name, !standby && n.Weight == 0:
 		return false
 	}

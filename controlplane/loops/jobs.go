@@ -9,8 +9,11 @@ import (
 // lookAtJobs notes which nodes are handing units over.
 func (p *planner) lookAtJobs() {
 	for j := range p.s.RunningJobs() {
-		if j.Kind == fsm.JobHandover {
+		switch j.Kind {
+		case fsm.JobHandover:
 			p.sources[j.Source] = true
+		case fsm.JobMove:
+			p.countMoves(j)
 		}
 	}
 }
@@ -26,6 +29,14 @@ func (p *planner) jobs() {
 }
 
 func (p *planner) job(j *fsm.Job) {
+	switch j.Kind {
+	case fsm.JobMove:
+		p.move(j)
+		return
+	case fsm.JobRebalance:
+		p.rebalance(j)
+		return
+	}
 	switch j.Step {
 	case fsm.StepMake:
 		next := fsm.StepDone
@@ -178,15 +189,16 @@ func (p *planner) advance(j *fsm.Job, cmd fsm.Command) {
 	p.propose(Matter{Kind: MatterJob, Job: j.ID}, cmd)
 }
 
-// release has the source of a handover give its units up, and ends the step with
+// release has the source of a handover or a move give its units up, and ends the step with
 // what it released. Asked again, the source answers the same; one that refuses
 // has released nothing in this term, and is told to thaw what it did in another.
 func (p *planner) release(j *fsm.Job) {
-	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}}
+	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}, Epoch: uint64(j.Release)}
 	t := p.m.known(c)
 	switch {
 	case t.running:
 	case t.last.Outcome == Done:
+		p.m.notReleased(j, &t.last)
 		var released []fsm.UnitRef
 		for _, target := range j.Targets {
 			// What the node does not hold it cannot write either.
@@ -201,31 +213,74 @@ func (p *planner) release(j *fsm.Job) {
 		p.advance(j, &fsm.EndRelease{ID: j.ID, Released: released})
 	case t.last.Outcome == Refused, t.last.Outcome == Foreign,
 		t.last.Outcome == Unavailable && t.failures >= TriesUnavailable:
+		p.m.notReleased(j, &t.last)
 		p.advance(j, &fsm.EndRelease{ID: j.ID})
 	case p.now < t.retryAt:
 		p.wakeAt(t.retryAt)
 		p.note(j, t)
 	default:
+		if k := p.m.move(j.ID); j.Kind == fsm.JobMove && k.frozen == 0 {
+			k.frozen = p.now
+		}
 		p.put(Action{Call: c, Verb: HandOverUnits, Units: items(j.Targets)})
+	}
+}
+
+// notReleased notes why a source did not give up the unit of a move.
+func (m *Memory) notReleased(j *fsm.Job, a *Answer) {
+	if j.Kind != fsm.JobMove {
+		return
+	}
+	k := m.move(j.ID)
+	switch f, failed := a.Failed[j.Targets[0].Unit]; {
+	case failed:
+		k.why = f.Why
+	case a.Outcome != Done && a.Refusal != nil:
+		k.why = a.Refusal.Text
 	}
 }
 
 // thaw has the source of a handover take back what it did not release, and ends
 // the job once it has answered: until then a release of a former leader may
-// still reach it. Units that went elsewhere meanwhile are left out.
+// still reach it. Units that went elsewhere meanwhile are left out. A move tries again
+// some times.
 func (p *planner) thaw(j *fsm.Job) {
 	mine := p.s.ToThaw(j)
-	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}}
+	c := Call{Job: j.ID, Step: j.Step, Target: fsm.Target{Node: j.Source}, Epoch: uint64(j.Release)}
 	t := p.m.known(c)
 	switch {
 	case t.running:
 	case len(mine) == 0 || t.last.Outcome == Done:
+		if j.Kind == fsm.JobMove {
+			p.thawed(j)
+			return
+		}
 		p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone})
 	case p.now < t.retryAt:
 		p.wakeAt(t.retryAt)
 		p.note(j, t)
 	default:
 		p.call(Action{Call: c, Verb: ThawUnits, Units: items(mine)}, true)
+	}
+}
+
+// thawed has a move whose source did not release its unit try again, or ends it.
+func (p *planner) thawed(j *fsm.Job) {
+	t := j.Targets[0]
+	k := p.m.move(j.ID)
+	u, ok := p.s.Placed(t.Unit)
+	switch {
+	case j.Refusal != nil: // it was cancelled
+		p.undo(j, j.Refusal.Code, j.Refusal.Text)
+	case !ok || u.ID != t.ID || u.State == fsm.UnitDeleting:
+		p.undo(j, fsm.CodeDeleted, "tenant "+string(j.Tenant)+" was deleted")
+	case k.tries+1 >= ReleaseTries:
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(j.Source)+" did not give the tenant up: "+k.why)
+	case u.Node == t.Node || u.State != fsm.UnitActive || !u.Promoted(): // a failover goes first
+	default:
+		k.tries++
+		k.frozen = 0
+		p.step(j, fsm.StepCopy)
 	}
 }
 

@@ -12,7 +12,7 @@ type Call struct {
 	Target fsm.Target // the node asked, and the unit where it is about one
 	Work   Verb
 	Source fsm.NodeName // FollowUnits: whom; LookAtUnits: the lapsed node whose copies are compared
-	Epoch  uint64       // PromoteUnits
+	Epoch  uint64       // PromoteUnits; of a move's release and thaw: fsm.Job.Release
 }
 
 // Outcome says what came of a call.
@@ -46,6 +46,8 @@ type Answer struct {
 	// holder that the node has heard.
 	Read  *NodeRead
 	Heard uint64
+	// Image is what LookAtMove found, nil where the node does not hold the unit.
+	Image *Image
 	// Aside names the file that the node keeps of what RemoveCopy removed, or is "".
 	Aside string
 }
@@ -97,6 +99,7 @@ type Memory struct {
 	running   int
 
 	units unitMemory
+	moves map[fsm.JobID]*moveMemory
 	nodes map[fsm.NodeName]*nodeMemory
 	// look asks for a round over the nodes though no news of them came.
 	look   bool
@@ -118,6 +121,7 @@ func NewMemory(since fsm.Revision) *Memory {
 		proposing: make(map[Matter]fsm.Millis),
 		fenced:    make(map[fsm.JobID]bool),
 		units:     newUnitMemory(),
+		moves:     make(map[fsm.JobID]*moveMemory),
 		nodes:     make(map[fsm.NodeName]*nodeMemory),
 		look:      true,
 
@@ -174,6 +178,11 @@ func (m *Memory) End(c Call, a Answer, now fsm.Millis) {
 // ended passes on what a call that was no step of a job has brought.
 func (m *Memory) ended(c Call, t *attempt, now fsm.Millis) {
 	m.units.ended(c, t, now)
+	if c.Work == LookAtMove {
+		m.lookedAtMove(c, t.last, now)
+		delete(m.calls, c)
+		return
+	}
 	if c.Work == ReadNode {
 		if m.recovery != nil {
 			m.recovery.read(c, t.last, now)
@@ -262,6 +271,11 @@ func (m *Memory) Forget(s *fsm.State, now fsm.Millis) {
 	for id := range m.fenced {
 		if ended(s, id) {
 			delete(m.fenced, id)
+		}
+	}
+	for id := range m.moves {
+		if ended(s, id) {
+			delete(m.moves, id)
 		}
 	}
 	for n, l := range m.links {

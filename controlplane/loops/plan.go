@@ -75,6 +75,8 @@ const (
 	// ReadNode asks, in a recovery, what the node holds and for how long its lease
 	// runs, and has it take nothing of an older history any more.
 	ReadNode Verb = 11
+	// LookAtMove asks the target of a move how far it is.
+	LookAtMove Verb = 12
 )
 
 func (v Verb) String() string {
@@ -93,7 +95,7 @@ func (v Verb) String() string {
 		return "hand over"
 	case ThawUnits:
 		return "thaw"
-	case LookAtUnits:
+	case LookAtUnits, LookAtMove:
 		return "look"
 	case ReadNode:
 		return "read"
@@ -106,6 +108,9 @@ type Item struct {
 	fsm.UnitRef
 	Epoch uint64       // FollowUnits: of the branch that its primary writes
 	Node  fsm.NodeName // HandOverUnits, ThawUnits: whom the unit is given to
+	// Kind is what the copy of FollowUnits is for: CopyTarget, CopyReader, or 0 for a
+	// replica.
+	Kind fsm.CopyState
 }
 
 // Action is a call to be made.
@@ -142,6 +147,7 @@ const (
 	MatterLongLease MatterKind = 11
 	MatterFlipAgain MatterKind = 12 // units that their node does not promote
 	MatterRecovery  MatterKind = 13
+	MatterMove      MatterKind = 14 // a move that a drain begins
 )
 
 // Proposal is a command to be proposed.
@@ -199,7 +205,7 @@ type Plan struct {
 // Propose) before it is called again.
 func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p := planner{s: s, m: m, news: news, now: now, taken: make(map[fsm.NodeName]int),
-		sources: make(map[fsm.NodeName]bool), batches: make(map[Call][]Item)}
+		sources: make(map[fsm.NodeName]bool), moving: make(map[fsm.NodeName]int), batches: make(map[Call][]Item)}
 	if p.news == nil {
 		p.news = &News{}
 	}
@@ -212,6 +218,7 @@ func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p.lookAtNodes()
 	p.lookAtUnits()
 	p.jobs()
+	p.drains()
 	return p.plan
 }
 
@@ -223,6 +230,7 @@ type planner struct {
 	taken map[fsm.NodeName]int // calls planned in this round
 	// sources are nodes that are handing units over.
 	sources map[fsm.NodeName]bool
+	moving  map[fsm.NodeName]int // moves that copy to or from a node
 	plan    Plan
 
 	// What the units that were looked at ask for, put together; order keeps

@@ -47,8 +47,9 @@ type unitMemory struct {
 
 // telling is what a copy was told.
 type telling struct {
-	epoch uint64
-	at    fsm.Millis
+	epoch  uint64
+	target bool // it was told that it is a move's target
+	at     fsm.Millis
 }
 
 // hold is what a node did not do for a unit.
@@ -155,7 +156,7 @@ func (m *unitMemory) ended(c Call, t *attempt, now fsm.Millis) {
 				m.refused[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = now
 			}
 		case c.Work == FollowUnits:
-			m.told[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = telling{i.Epoch, now}
+			m.told[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = telling{i.Epoch, i.Kind == fsm.CopyTarget, now}
 		case c.Work == PromoteUnits:
 			m.promoted[i.UnitRef] = c.Epoch
 		case c.Work == RemoveUnit:
@@ -402,7 +403,7 @@ func (p *planner) tellCopies(u *fsm.Placed) {
 			continue
 		}
 		t, ok := m.told[fsm.CopyRef{UnitRef: ref(u), Node: c.Node}]
-		if ok && t.epoch == u.Epoch && p.now < t.at+TellAgain {
+		if ok && t.epoch == u.Epoch && t.target == (c.State == fsm.CopyTarget) && p.now < t.at+TellAgain {
 			if c.State != fsm.CopyInSync {
 				p.later(u, t.at+TellAgain)
 			}
@@ -440,7 +441,17 @@ func (p *planner) want(c Call, u *fsm.Placed, urgent bool) {
 	if _, begun := p.batches[c]; !begun {
 		p.order = append(p.order, c)
 	}
-	p.batches[c] = append(p.batches[c], Item{UnitRef: ref(u), Epoch: u.Epoch})
+	p.batches[c] = append(p.batches[c], Item{UnitRef: ref(u), Epoch: u.Epoch, Kind: followKind(c, u)})
+}
+
+// followKind says what a copy is for that a call has follow.
+func followKind(c Call, u *fsm.Placed) fsm.CopyState {
+	for i := range u.Copies {
+		if cp := &u.Copies[i]; c.Work == FollowUnits && cp.Node == c.Target.Node && !cp.State.Replica() {
+			return cp.State
+		}
+	}
+	return 0
 }
 
 // UrgentAgain is when a promotion is tried again that was not answered well.

@@ -1,0 +1,270 @@
+package loops
+
+import (
+	"slices"
+
+	"domicile/fsm"
+)
+
+// Limits and times of moves.
+const (
+	// LookAtMoveEvery is how often the target of a move is asked how far it is.
+	LookAtMoveEvery fsm.Millis = 1000
+	// MoveSilence is for how long a move waits for a target that does not answer, or
+	// cannot follow, before it is undone.
+	MoveSilence fsm.Millis = 30_000
+	// ReleaseTries is how often a source is asked to give a unit up for one move.
+	ReleaseTries = 5
+)
+
+// moveMemory is what a leader knows of a move in its own term.
+type moveMemory struct {
+	nextLook  fsm.Millis
+	troubled  fsm.Millis // since when the target is silent or cannot follow; 0: it is neither
+	trouble   string
+	looking   bool
+	frozen    fsm.Millis // when the source was asked for the release that was given
+	tries     int        // releases that were not given
+	why       string     // the last one was not
+	confirmed fsm.Revision
+	bytes     uint64
+}
+
+// Image is how far a move's target is, as it tells.
+type Image struct {
+	Bytes, Total uint64 // of the image that it takes; 0 where none is under way
+	Held         uint64 // bytes of the unit as it holds it
+	Problem      string // why it does not follow, or ""
+}
+
+func (m *Memory) move(id fsm.JobID) *moveMemory {
+	k, ok := m.moves[id]
+	if !ok {
+		k = new(moveMemory)
+		m.moves[id] = k
+	}
+	return k
+}
+
+// lookedAtMove notes what a move's target told.
+func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
+	k := m.move(c.Job)
+	k.nextLook, k.looking = now+LookAtMoveEvery, false
+	switch {
+	case a.Outcome != Done:
+		k.trouble = "it does not answer"
+		if a.Refusal != nil {
+			k.trouble = a.Refusal.Text
+		}
+	case a.Image == nil:
+		k.trouble = "it does not hold the unit"
+	default:
+		if k.trouble = a.Image.Problem; k.trouble == "" {
+			k.bytes = max(a.Image.Held, a.Image.Total)
+		}
+	}
+	if k.trouble == "" {
+		k.troubled = 0
+	} else if k.troubled == 0 {
+		k.troubled = now
+	}
+}
+
+// countMoves counts, for each node, the moves that copy to or from it.
+func (p *planner) countMoves(j *fsm.Job) {
+	switch {
+	case j.Step == fsm.StepClean:
+		return
+	case j.Step == fsm.StepQueue && p.free(Matter{Kind: MatterJob, Job: j.ID}):
+		return
+	}
+	p.takeTurn(j)
+}
+
+func (p *planner) takeTurn(j *fsm.Job) {
+	t := j.Targets[0]
+	source := j.Source
+	if u, ok := p.s.Placed(t.Unit); ok && u.ID == t.ID {
+		source = u.Node
+	}
+	p.moving[source]++
+	p.moving[t.Node]++
+}
+
+// turn reports whether one more move between two nodes may begin (B3).
+func (p *planner) turn(a, b fsm.NodeName) bool {
+	limit := p.movesPerNode()
+	return p.moving[a] < limit && p.moving[b] < limit
+}
+
+func (p *planner) movesPerNode() int {
+	if n := p.s.Settings().MovesPerNode; n != 0 {
+		return int(n)
+	}
+	return fsm.DefaultMovesPerNode
+}
+
+// move plans a move's next step.
+func (p *planner) move(j *fsm.Job) {
+	t := j.Targets[0]
+	u, ok := p.s.Placed(t.Unit)
+	if !ok || u.ID != t.ID || u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
+		u = nil // it was deleted
+	}
+	switch j.Step {
+	case fsm.StepQueue:
+		p.queue(j, u)
+	case fsm.StepCopy:
+		p.copyUnit(j, u)
+	case fsm.StepRelease:
+		p.release(j)
+	case fsm.StepThaw:
+		p.thaw(j)
+	case fsm.StepPromote:
+		p.promoteMoved(j, u)
+	case fsm.StepClean:
+		p.clean(j, u)
+	}
+}
+
+func (p *planner) step(j *fsm.Job, to fsm.JobStep) {
+	p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: to})
+}
+
+// undo ends a move with the reason.
+func (p *planner) undo(j *fsm.Job, code fsm.Code, text string) {
+	p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone, Refusal: &fsm.Refusal{Code: code, Text: text,
+		Fields: map[string]string{"tenant": string(j.Tenant), "node": string(j.Targets[0].Node)}}})
+}
+
+// ready reports whether a move may go on from the queue or the copying with a unit as
+// it stands, and else ends it, sends it on, or has it wait.
+func (p *planner) ready(j *fsm.Job, u *fsm.Placed) bool {
+	to := j.Targets[0].Node
+	switch {
+	case u == nil:
+		p.undo(j, fsm.CodeDeleted, "tenant "+string(j.Tenant)+" was deleted")
+		return false
+	case u.Node == to:
+		p.step(j, fsm.StepPromote)
+		return false
+	}
+	n, ok := p.s.Node(to)
+	switch {
+	case !ok:
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" is not recorded any more")
+	case n.Lost:
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" was lost: it was failed over and has not answered since")
+	case n.Drain != nil:
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" is being drained")
+	case u.State != fsm.UnitActive || !u.Promoted(): // it is being given to another node; the move goes on from there
+	default:
+		return true
+	}
+	return false
+}
+
+func (p *planner) queue(j *fsm.Job, u *fsm.Placed) {
+	if !p.ready(j, u) || !p.turn(u.Node, j.Targets[0].Node) {
+		return
+	}
+	p.takeTurn(j)
+	p.step(j, fsm.StepCopy)
+}
+
+// copyUnit waits until the target lacks nothing but what is under way, and the replicas
+// to be beside it that are there, too.
+func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
+	if !p.ready(j, u) {
+		return
+	}
+	k, to := p.m.move(j.ID), j.Targets[0].Node
+	if k.troubled != 0 && p.now >= k.troubled+MoveSilence {
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" cannot take the tenant: "+k.trouble)
+		return
+	}
+	behind := false
+	for _, c := range u.Copies {
+		if c.Node == to || c.State == fsm.CopyTarget && !p.isSilent(c.Node) {
+			behind = behind || !p.caughtUp(u, c)
+		}
+	}
+	if !behind && !p.isSilent(to) {
+		p.step(j, fsm.StepRelease)
+		return
+	}
+	p.m.look = p.m.look || p.m.units.watch(u, p.s.Revision())
+	switch {
+	case p.now < k.nextLook:
+		p.wakeAt(k.nextLook)
+	case !k.looking:
+		k.looking = p.call(Action{Call: Call{Job: j.ID, Step: j.Step, Work: LookAtMove, Target: j.Targets[0]}, Verb: LookAtMove}, true)
+		if !k.looking {
+			p.wakeAt(p.now + LookAtMoveEvery)
+		}
+	}
+}
+
+// caughtUp reports whether a copy lacks nothing but what is under way, as the unit's
+// primary reports.
+func (p *planner) caughtUp(u *fsm.Placed, c fsm.Copy) bool {
+	if c.State == fsm.CopyInSync {
+		return true
+	}
+	n, ok := p.s.Node(u.Node)
+	news := p.news.Nodes[u.Node]
+	if !ok || news == nil || !news.Answered || news.Silent || news.Lapsed {
+		return false
+	}
+	named, watched := p.m.units.syncing[u.Node][u.Unit]
+	r := reporting{p: p, node: n, news: news, current: news.List == p.s.ListRevision(u.Node)}
+	return watched && !slices.Contains(news.Uncompared, u.Unit) && !slices.Contains(news.Missing, u.Unit) &&
+		r.counts(u, c, named) && !r.lags(u.Unit, c.Node)
+}
+
+// promoteMoved waits until the target is promoted: that is the unit's, as after any flip.
+func (p *planner) promoteMoved(j *fsm.Job, u *fsm.Placed) {
+	switch {
+	case u == nil:
+		p.undo(j, fsm.CodeDeleted, "tenant "+string(j.Tenant)+" was deleted")
+	case u.Node != j.Targets[0].Node && u.Promoted():
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(j.Targets[0].Node)+" was lost before it was promoted; the tenant is on "+string(u.Node))
+	}
+}
+
+// clean notes for how long writes waited, once the unit can be written at its target,
+// and ends the move when nothing of it is left elsewhere (M9).
+func (p *planner) clean(j *fsm.Job, u *fsm.Placed) {
+	if u == nil {
+		p.step(j, fsm.StepDone)
+		return
+	}
+	k, to := p.m.move(j.ID), j.Targets[0].Node
+	if k.confirmed == 0 {
+		k.confirmed = p.s.ListRevision(to)
+	}
+	news := p.news.Nodes[to]
+	if j.Pause == 0 && k.frozen != 0 {
+		if news == nil || news.Following == nil && news.List < k.confirmed && u.Node == to {
+			p.m.look = true // the grant that names it is on its way
+			return
+		}
+		p.advance(j, &fsm.NoteJob{ID: j.ID, Pause: max(p.now-k.frozen, 1), Bytes: k.bytes})
+		return
+	}
+	if !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyFormer || c.State == fsm.CopyLeaving }) {
+		p.step(j, fsm.StepDone)
+	}
+}
+
+// rebalance begins the next moves of a plan whose turn has come.
+func (p *planner) rebalance(j *fsm.Job) {
+	for _, t := range j.Targets {
+		u, ok := p.s.Placed(t.Unit)
+		if ok && u.ID == t.ID && u.Node != t.Node && !p.turn(u.Node, t.Node) {
+			continue
+		}
+		p.advance(j, &fsm.BeginMove{Unit: t.Unit, To: t.Node, Cause: fsm.CauseRebalance, Group: j.ID})
+		return
+	}
+}
