@@ -26,6 +26,7 @@ type nodeCall struct {
 	source *fsm.Node
 	token  string
 	others map[fsm.NodeName]string // their addresses
+	job    string                  // by which number a handover is known to its source
 	forced bool                    // what they lack of a unit that the node cannot read is given up
 }
 
@@ -53,6 +54,9 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 	case loops.HandOverUnits, loops.ThawUnits:
 		job, ok := state.Job(a.Job)
 		c.forced = ok && job.Forced
+		if c.job = a.Job.String(); ok && job.Release != 0 {
+			c.job = strconv.FormatUint(uint64(job.Release), 10)
+		}
 		c.others = make(map[fsm.NodeName]string)
 		for _, i := range a.Units {
 			if n, ok := state.Node(i.Node); ok {
@@ -91,6 +95,8 @@ func (c *nodeCall) do(ctx context.Context) loops.Answer {
 		return c.thaw(ctx)
 	case loops.LookAtUnits:
 		return c.look(ctx)
+	case loops.LookAtMove:
+		return c.lookAtMove(ctx)
 	case loops.ReadNode:
 		return c.read(ctx)
 	default:

@@ -98,7 +98,7 @@ func unitsOf(list []proto.PromotedUnit) map[fsm.UnitName]bool {
 }
 
 func (c *nodeCall) handOver(ctx context.Context) loops.Answer {
-	body := proto.Handover{Job: jobText(c.action.Job), MS: freezeFor.Milliseconds(), Units: c.handoverUnits(), Forced: c.forced, Holder: c.holder}
+	body := proto.Handover{Job: c.job, MS: freezeFor.Milliseconds(), Units: c.handoverUnits(), Forced: c.forced, Holder: c.holder}
 	var answer proto.HandedOver
 	if a, ok := c.ask(ctx, callTimeout, pathHandover, "hand tenants over", body, &answer); !ok {
 		return a
@@ -107,7 +107,7 @@ func (c *nodeCall) handOver(ctx context.Context) loops.Answer {
 }
 
 func (c *nodeCall) thaw(ctx context.Context) loops.Answer {
-	body := proto.Thaw{Job: jobText(c.action.Job), Units: c.handoverUnits(), Holder: c.holder}
+	body := proto.Thaw{Job: c.job, Units: c.handoverUnits(), Holder: c.holder}
 	var answer proto.Thawed
 	a, ok := c.ask(ctx, callTimeout, pathThaw, "take tenants back", body, &answer)
 	for _, f := range answer.Failed {
@@ -131,8 +131,6 @@ func (c *nodeCall) handoverUnits() []proto.HandoverUnit {
 	}
 	return units
 }
-
-func jobText(id fsm.JobID) string { return strconv.FormatUint(uint64(id), 10) }
 
 // look asks what the node holds; for the positions of copies it has little time.
 func (c *nodeCall) look(ctx context.Context) loops.Answer {
