@@ -113,6 +113,7 @@ type knowledge struct {
 	mu      sync.Mutex
 	trouble map[fsm.UnitName]string
 	lost    map[fsm.UnitName]proto.PositionRange
+	moves   map[fsm.JobID]MoveProgress
 	told    map[string]bool // what was lost, as this process told it in any term
 }
 
@@ -123,6 +124,7 @@ func (k *knowledge) clear() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.trouble, k.lost = make(map[fsm.UnitName]string), make(map[fsm.UnitName]proto.PositionRange)
+	k.moves = make(map[fsm.JobID]MoveProgress)
 }
 
 // note keeps what stands in the way of a call's units, or that nothing does.

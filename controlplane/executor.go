@@ -203,6 +203,9 @@ func unrecorded(t fsm.Target) loops.Answer {
 func (s *shift) ended(c called) {
 	s.memory.End(c.action.Call, c.answer, s.clock())
 	s.known.note(c.action, c.answer)
+	if c.action.Verb == loops.LookAtMove && c.answer.Image != nil {
+		s.known.moved(c.action.Job, c.answer.Image, time.Now())
+	}
 	if c.action.Verb == loops.PromoteUnits {
 		s.notPromoted(c.action, c.answer)
 	}

@@ -180,6 +180,9 @@ func (s *shift) recorded(p proposed) {
 	case *fsm.AdvanceJob:
 		s.advanced(cmd)
 	case *fsm.NoteJob:
+		if cmd.Problem == "" {
+			break
+		}
 		job, _ := s.group.State().Job(cmd.ID)
 		s.logger.Warn("a job is held up", "tenant", job.Tenant, "job", job.Kind.String(), "err", cmd.Problem)
 	default:
@@ -202,6 +205,10 @@ func (s *shift) notPromoted(a loops.Action, answer loops.Answer) {
 func (s *shift) advanced(cmd *fsm.AdvanceJob) {
 	job, ok := s.group.State().Job(cmd.ID)
 	if !ok {
+		return
+	}
+	if job.Kind == fsm.JobMove {
+		s.advancedMove(job, cmd)
 		return
 	}
 	switch {

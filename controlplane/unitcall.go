@@ -64,7 +64,7 @@ func (c *nodeCall) done(ok map[fsm.UnitName]bool, failed []proto.FailedUnit) loo
 func (c *nodeCall) follow(ctx context.Context) loops.Answer {
 	body := proto.FollowUnits{From: nodeURL(c.source.Addr), As: nodeURL(c.node.addr), Token: c.token, Holder: c.holder}
 	for _, i := range c.action.Units {
-		body.Units = append(body.Units, proto.FollowUnit{Unit: i.Unit, ID: i.ID, Epoch: i.Epoch})
+		body.Units = append(body.Units, proto.FollowUnit{Unit: i.Unit, ID: i.ID, Epoch: i.Epoch, Kind: kindOf(i.Kind)})
 	}
 	var answer proto.FollowingUnits
 	if a, ok := c.ask(ctx, callTimeout, pathFollow, "follow "+string(c.source.Name), body, &answer); !ok {
@@ -75,6 +75,17 @@ func (c *nodeCall) follow(ctx context.Context) loops.Answer {
 		ok[u] = true
 	}
 	return c.done(ok, answer.Failed)
+}
+
+// kindOf says to a node what a copy is for.
+func kindOf(s fsm.CopyState) proto.CopyKind {
+	switch s {
+	case fsm.CopyTarget:
+		return proto.CopyTarget
+	case fsm.CopyReader:
+		return proto.CopyReader
+	}
+	return ""
 }
 
 func (c *nodeCall) promote(ctx context.Context) loops.Answer {

@@ -222,8 +222,16 @@ type HeldUnit struct {
 	// Lost is what this node had acknowledged alone on a branch that was given
 	// up, as the last return to the present branch found it.
 	Lost    *PositionRange `json:"lost,omitempty"`
+	Image   *ImageProgress `json:"image,omitempty"`   // an image that is coming in
+	Problem string         `json:"problem,omitempty"` // why a copy does not follow
 	Error   string         `json:"error,omitempty"`   // its files cannot be read
 	Damaged bool           `json:"damaged,omitempty"` // they are known to be damaged
+}
+
+// ImageProgress is how far an image is that a copy takes.
+type ImageProgress struct {
+	Bytes int64 `json:"bytes"`
+	Total int64 `json:"bytes_total"`
 }
 
 // Placement is a node and its address.

@@ -1,0 +1,18 @@
+package controlplane
+
+import "domicile/fsm"
+
+// advancedMove tells people of a move's beginning and its end.
+func (s *shift) advancedMove(j *fsm.Job, cmd *fsm.AdvanceJob) {
+	t := j.Targets[0]
+	switch {
+	case cmd.To == fsm.StepCopy:
+		s.logger.Info("a move is under way", "move", j.ID, "unit", t.Unit, "from", j.Source, "to", t.Node, "cause", j.Cause.String())
+	case cmd.Refusal != nil:
+		s.known.moveEnded(j.ID)
+		s.logger.Warn("a move is undone", "move", j.ID, "unit", t.Unit, "from", j.Source, "to", t.Node, "err", cmd.Refusal.Text)
+	case cmd.To == fsm.StepDone:
+		s.known.moveEnded(j.ID)
+		s.logger.Info("a move is done", "move", j.ID, "unit", t.Unit, "from", j.Source, "to", t.Node, "pause_ms", int64(j.Pause), "bytes", j.Bytes)
+	}
+}
