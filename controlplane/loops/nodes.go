@@ -50,8 +50,8 @@ type NodeNews struct {
 // nodeMemory is what a leader knows of a node in its own term.
 type nodeMemory struct {
 	nextDrain fsm.Millis // when its drain looks at it again
-	lostAt fsm.Millis // when it was first seen as lost; 0: it is not
-	boot   string     // its process, as it was seen last
+	lostAt    fsm.Millis // when it was first seen as lost; 0: it is not
+	boot      string     // its process, as it was seen last
 	// settling: it came, or came back, and its copies do not all follow yet. What it
 	// gives up for that it can tell only then.
 	settling bool
