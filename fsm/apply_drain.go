@@ -25,6 +25,7 @@ func (c *change) setDrain(cmd *SetDrain) Result {
 	}
 	c.State.putNode(&n)
 	c.recount(n.Name)
+	c.events = append(c.events, Event{Node: n.info()}) // what it holds is to be looked at
 	return Result{Node: &n}
 }
 

@@ -116,10 +116,25 @@ func (c *change) count(p *Placed) *Placed {
 func (c *change) put(before, now *Placed) *Placed {
 	now = c.count(now)
 	c.putUnit(now)
-	if now.served() && (!before.served() || !before.info().equal(now.info())) {
+	if now.served() && (!before.served() || !before.info().equal(now.info()) || !sameTargets(before, now)) {
 		c.events = append(c.events, Event{Unit: now.info()})
 	}
 	return now
+}
+
+// sameTargets reports whether moves have copies made of two records on the same nodes.
+// Followers are not told of these; the leader's planners hear of a change by the event.
+func sameTargets(a, b *Placed) bool {
+	return slices.EqualFunc(targets(a), targets(b), func(c, d Copy) bool { return c.Node == d.Node })
+}
+
+func targets(p *Placed) (own []Copy) {
+	for _, c := range p.Copies {
+		if c.State == CopyTarget {
+			own = append(own, c)
+		}
+	}
+	return own
 }
 
 // recount brings Lacks of the units up to date that a node holds, after its
