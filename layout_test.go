@@ -56,6 +56,8 @@ var imports = map[string][]string{
 	"internal/testcluster":      {"*"},
 	"cmd/domicile":              {"*"},
 	"bench":                     {"*"},
+
+	"controlplane/loops/balance": {"fsm"},
 }
 
 // onlyIn says in which files or folders (prefixes) a library may be imported.
@@ -69,7 +71,7 @@ var onlyIn = map[string][]string{
 }
 
 // pure packages read nothing of the world (architecture: determinism).
-var pure = []string{"fsm", "controlplane/loops"}
+var pure = []string{"fsm", "controlplane/loops", "controlplane/loops/balance"}
 
 var impure = []string{"time", "os", "net", "net/http", "math/rand", "math/rand/v2", "crypto/rand", "sync", "sync/atomic", "context", "log", "log/slog", "io/fs", "os/exec", "runtime", "syscall", "hash/maphash"}
 
