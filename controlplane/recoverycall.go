@@ -63,14 +63,14 @@ const (
 )
 
 // found reads a line of a node's units for a recovery. A copy that holds nothing yet
-// has no epoch.
+// has no epoch; a read replica is in another region, and never promoted (C8).
 func found(h *proto.HeldUnit) loops.Found {
 	f := loops.Found{UnitRef: fsm.UnitRef{Unit: h.Unit, ID: h.ID}, Problem: h.Error}
 	var ok bool
 	f.Epoch, f.Seq, ok = parsePosition(h.Position)
 	f.Follows = h.State == unitFollowing
 	f.Written = h.State == unitActive || h.State == unitPinned || h.State == unitSending
-	f.Usable = ok && f.Epoch > 0 && (f.Written || f.Follows || h.State == unitSent)
+	f.Usable = ok && f.Epoch > 0 && h.Kind != proto.CopyReader && (f.Written || f.Follows || h.State == unitSent)
 	if f.Follows {
 		f.From = h.From
 	}

@@ -10,7 +10,7 @@ func MinVersion(cmd Command) uint32 {
 	case *SetNodeLease, *NodeBack, *SettleLease, *FailOver, *BeginHandover, *EndRelease,
 		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies, *ForgoNode, *TakeOver, *EndRecovery, *AdoptUnit:
 		return levelCopies
-	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain:
+	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain, *SetReader, *PlaceReaders:
 		return levelMoves
 	case *DeleteNode:
 		if c.Force {
@@ -163,6 +163,11 @@ func (c *change) runMoves(cmd Command) (Result, bool) {
 		return c.beginRebalance(cmd), true
 	case *SetDrain:
 		return c.setDrain(cmd), true
+	case *SetReader:
+		return c.setReader(cmd), true
+	case *PlaceReaders:
+		c.placeReaders(cmd)
+		return Result{}, true
 	}
 	return Result{}, false
 }

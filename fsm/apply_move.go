@@ -307,7 +307,8 @@ func (c *change) replicasToBe(p Placed, e *seat) []Copy {
 	p.Node = e.node.Name
 	have := -1 // beside the target itself
 	for i := range p.Copies {
-		if p.Copies[i].State == CopyTarget {
+		// A read replica there becomes a replica when the unit comes (crossRegion).
+		if on, _ := c.nodes.Get(p.Copies[i].Node); p.Copies[i].State == CopyTarget || p.Copies[i].State == CopyReader && on.node.Region == e.node.Region {
 			have++
 		}
 	}

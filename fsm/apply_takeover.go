@@ -155,7 +155,8 @@ func (c *change) copiesFound(p *Placed, home NodeName, others []NodeName) []Copy
 	e, _ := c.nodes.Get(home)
 	found := Placed{}
 	for _, cp := range p.Copies {
-		if cp.State.Replica() {
+		on, _ := c.nodes.Get(cp.Node)
+		if cp.State.Replica() || cp.State == CopyReader && on.node.Region == e.node.Region {
 			cp.State, cp.Since, cp.Entry = CopySyncing, c.now, c.at
 		} else if cp.State == CopyTarget {
 			cp.State, cp.Since, cp.Entry = CopyFormer, c.now, c.at

@@ -98,7 +98,7 @@ func checkTenants(s *State) error {
 }
 
 func checkTenant(s *State, name TenantName, t *tenancy) error {
-	if t.tenant.Name != name || !ValidName(string(name)) {
+	if t.tenant.Name != name || !ValidName(string(name)) || len(t.tenant.Readers) > maxReaders || !slices.IsSorted(t.tenant.Readers) {
 		return fmt.Errorf("bad record of a tenant")
 	}
 	want := int(t.tenant.Buckets)

@@ -14,6 +14,7 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	case p.Epoch < firstEpoch || Revision(p.Epoch) > s.revision || p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
 		return fmt.Errorf("epoch %d", p.Epoch)
 	}
+	t, _ := s.Tenant(tenant)
 	region, any := RegionName(""), false
 	if ok {
 		region, any = e.node.Region, true
@@ -31,7 +32,11 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 			if j, ok := s.Move(p.Unit); !ok || j.Step == StepQueue || other.node.Region != region && !s.leadsTo(j, other.node.Region) {
 				return fmt.Errorf("copy on %s is the target of no move", c.Node)
 			}
-		case !c.State.Replica(): // gets nothing any more, or is where an operator asked for it
+		case c.State == CopyReader:
+			if at, _ := s.readerIn(p, other.node.Region); at != c.Node || any && !s.readIn(t, region, c.Node) {
+				return fmt.Errorf("a read replica on %s, where none was asked for", c.Node)
+			}
+		case !c.State.Replica(): // gets nothing any more
 		case any && other.node.Region != region:
 			return fmt.Errorf("copy on %s is outside of the region (I2)", c.Node)
 		default:

@@ -12,6 +12,7 @@ type Role uint8
 const (
 	RolePrimary Role = 1
 	RoleReplica Role = 2
+	RoleReader  Role = 3 // a read replica in another region
 )
 
 // Verdict says whether a node may hold a unit in a role, and why. It is the
@@ -76,8 +77,8 @@ func (s *State) explain(w *want) []Verdict {
 // want is a place that is looked for.
 type want struct {
 	role   Role
-	region *RegionName // primary: of this region; nil: of any that keeps no directory of its own
-	home   *seat       // replica: that of the unit's primary
+	region *RegionName // primary, reader: of this region; nil: of any that keeps no directory of its own
+	home   *seat       // replica, reader: that of the unit's primary
 	unit   *Placed     // nil for a unit to be
 	silent []NodeName  // did not answer the proposer just now
 }
@@ -138,9 +139,12 @@ func (s *State) judge(w *want, yield func(candidate)) {
 		for more && shared.Key() < name {
 			more = shared.Next()
 		}
-		c := candidate{seat: e, no: w.mayBeReplica(e)}
+		c := candidate{seat: e, no: s.mayFollow(w, e)}
 		if c.no == mayHold {
-			c.rank = [4]uint64{uint64(zoneOf(w.home.node, e.node)), 1, 0, uint64(e.units.Len())}
+			c.rank = [4]uint64{0, 1, 0, uint64(e.units.Len())}
+			if w.role == RoleReplica { // zones mean nothing across regions
+				c.rank[0] = uint64(zoneOf(w.home.node, e.node))
+			}
 			if w.unit != nil && w.unit.copyOn(name) != 0 {
 				c.rank[1] = 0
 			}
@@ -174,6 +178,14 @@ func (s *State) mayBePrimary(w *want, e *seat) no {
 		}
 	}
 	return mayHold
+}
+
+// mayFollow: a read replica is placed where a primary may be, as it is nobody's copy.
+func (s *State) mayFollow(w *want, e *seat) no {
+	if w.role == RoleReader {
+		return s.mayBePrimary(w, e)
+	}
+	return w.mayBeReplica(e)
 }
 
 // mayBeReplica: a standby is asked for no weight, it is there for its node.

@@ -117,6 +117,9 @@ type Tenant struct {
 	Quota   *Quota
 	Home    RegionName // global directory: region that keeps its own directory and this tenant; else ""
 	HasHome bool
+	// Readers are the regions that an operator asked read replicas for, sorted (C8). One
+	// that the tenant lives in itself has none until it has moved away.
+	Readers []RegionName
 }
 
 // UnitState is the state of a placement.

@@ -34,7 +34,8 @@ const (
 	CodeNodeLeased      Code = "node_leased"        // 409 the node writes only under a lease, and the group gives none
 	CodeNodeUnleased    Code = "node_unleased"      // 409 the node takes no lease (L5)
 	CodeNodeLost        Code = "node_lost"          // 409 the node was failed over and has not answered since
-	CodeAlreadyThere    Code = "already_there"      // 409 the tenant is where it was to go (M1)
+	CodeAlreadyThere    Code = "already_there"      // 409 the tenant is where it was to go (M1), or where it was to be read (C8)
+	CodeReaderUnknown   Code = "unknown_reader"     // 404 no read replica was asked for in that region
 	CodePinned          Code = "pinned"             // 409 T7
 	CodeNodeDraining    Code = "node_draining"      // 409 nothing is placed on a node that is drained
 	CodeNodeFull        Code = "node_full"          // 409 the node's disk has no room for the tenant
@@ -62,10 +63,10 @@ func (r *Refusal) Error() string { return r.Text }
 // a refusal, or what the command yields.
 type Result struct {
 	Refusal *Refusal
-	Created bool    // PutNode, PutRegion: it was not there before
+	Created bool    // PutNode, PutRegion, SetReader: it was not there before
 	Node    *Node   // PutNode, SetDrain
-	Tenant  *Tenant // CreateTenant, SetPin
-	Placed  *Placed // CreateTenant of a whole tenant: its unit
+	Tenant  *Tenant // CreateTenant, SetPin, SetReader
+	Placed  *Placed // CreateTenant, SetReader of a whole tenant: its unit
 	// Job is what to wait for, 0 for nothing. CreateTenant: its outcome, a
 	// Refusal or none, is the answer. DeleteTenant: the tenant is gone when it
 	// has ended, whatever its Refusal.

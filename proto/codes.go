@@ -63,6 +63,7 @@ var statuses = map[Code]int{
 	fsm.CodeRecovering:      http.StatusServiceUnavailable,
 	fsm.CodeNodeRefused:     http.StatusBadGateway,
 	fsm.CodeNodeUnreachable: http.StatusBadGateway,
+	fsm.CodeReaderUnknown:   http.StatusNotFound,
 
 	CodeUnauthorized:         http.StatusUnauthorized,
 	CodeUnknownRoute:         http.StatusNotFound,

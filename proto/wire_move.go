@@ -20,6 +20,12 @@ func putMoveCommand(m *pb.Entry, c fsm.Command) bool {
 		m.Command = &pb.Entry_BeginRebalance{BeginRebalance: &pb.BeginRebalance{Moves: list(c.Moves, fromTarget)}}
 	case *fsm.SetDrain:
 		m.Command = &pb.Entry_SetDrain{SetDrain: &pb.SetDrain{Node: string(c.Node), Drain: c.Drain, Forced: c.Forced}}
+	case *fsm.SetReader:
+		m.Command = &pb.Entry_SetReader{SetReader: &pb.SetReader{
+			Tenant: string(c.Tenant), Region: string(c.Region), Wanted: c.Wanted, Silent: names[string](c.Silent),
+		}}
+	case *fsm.PlaceReaders:
+		m.Command = &pb.Entry_PlaceReaders{PlaceReaders: &pb.PlaceReaders{Units: list(c.Units, fromUnitRef), Silent: names[string](c.Silent)}}
 	default:
 		return false
 	}
@@ -44,6 +50,14 @@ func moveCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_SetDrain:
 		d := c.SetDrain
 		return &fsm.SetDrain{Node: fsm.NodeName(d.GetNode()), Drain: d.GetDrain(), Forced: d.GetForced()}
+	case *pb.Entry_SetReader:
+		r := c.SetReader
+		return &fsm.SetReader{
+			Tenant: fsm.TenantName(r.GetTenant()), Region: fsm.RegionName(r.GetRegion()), Wanted: r.GetWanted(),
+			Silent: names[fsm.NodeName](r.GetSilent()),
+		}
+	case *pb.Entry_PlaceReaders:
+		return &fsm.PlaceReaders{Units: list(c.PlaceReaders.GetUnits(), toUnitRef), Silent: names[fsm.NodeName](c.PlaceReaders.GetSilent())}
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func toNode(m *pb.Node) *fsm.Node {
 // putTenant writes t into m, which is empty or was used before.
 func putTenant(m *pb.Tenant, t *fsm.Tenant) {
 	m.Name, m.Created, m.Buckets, m.Hash, m.Pinned = string(t.Name), int64(t.Created), t.Buckets, uint32(t.Hash), t.Pinned
-	m.Quota, m.Home = nil, nil
+	m.Quota, m.Home, m.Readers = nil, nil, names[string](t.Readers)
 	if q := t.Quota; q != nil {
 		m.Quota = &pb.Quota{Bytes: q.Bytes, Rps: q.RPS, InFlight: q.InFlight}
 	}
@@ -105,6 +105,7 @@ func toTenant(m *pb.Tenant, in *interner) *fsm.Tenant {
 	t := &fsm.Tenant{
 		Name: fsm.TenantName(in.own(m.Name)), Created: fsm.Millis(m.Created), Buckets: m.Buckets,
 		Hash: small[fsm.Hash](m.Hash), Pinned: m.Pinned,
+		Readers: list(m.Readers, func(r string) fsm.RegionName { return fsm.RegionName(in.shared(r)) }),
 	}
 	if q := m.Quota; q != nil {
 		t.Quota = &fsm.Quota{Bytes: q.Bytes, RPS: q.Rps, InFlight: q.InFlight}

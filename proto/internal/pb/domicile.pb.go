@@ -72,6 +72,8 @@ type Entry struct {
 	//	*Entry_CancelMove
 	//	*Entry_BeginRebalance
 	//	*Entry_SetDrain
+	//	*Entry_SetReader
+	//	*Entry_PlaceReaders
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -430,6 +432,24 @@ func (x *Entry) GetSetDrain() *SetDrain {
 	return nil
 }
 
+func (x *Entry) GetSetReader() *SetReader {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_SetReader); ok {
+			return x.SetReader
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetPlaceReaders() *PlaceReaders {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_PlaceReaders); ok {
+			return x.PlaceReaders
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -564,6 +584,14 @@ type Entry_SetDrain struct {
 	SetDrain *SetDrain `protobuf:"bytes,47,opt,name=set_drain,json=setDrain,proto3,oneof"`
 }
 
+type Entry_SetReader struct {
+	SetReader *SetReader `protobuf:"bytes,48,opt,name=set_reader,json=setReader,proto3,oneof"`
+}
+
+type Entry_PlaceReaders struct {
+	PlaceReaders *PlaceReaders `protobuf:"bytes,49,opt,name=place_readers,json=placeReaders,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -627,6 +655,10 @@ func (*Entry_CancelMove) isEntry_Command() {}
 func (*Entry_BeginRebalance) isEntry_Command() {}
 
 func (*Entry_SetDrain) isEntry_Command() {}
+
+func (*Entry_SetReader) isEntry_Command() {}
+
+func (*Entry_PlaceReaders) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2821,6 +2853,126 @@ func (x *SetDrain) GetForced() bool {
 	return false
 }
 
+type SetReader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Wanted        bool                   `protobuf:"varint,3,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	Silent        []string               `protobuf:"bytes,4,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetReader) Reset() {
+	*x = SetReader{}
+	mi := &file_domicile_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetReader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetReader) ProtoMessage() {}
+
+func (x *SetReader) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetReader.ProtoReflect.Descriptor instead.
+func (*SetReader) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SetReader) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetReader) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *SetReader) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
+}
+
+func (x *SetReader) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+type PlaceReaders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Units         []*UnitRef             `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
+	Silent        []string               `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceReaders) Reset() {
+	*x = PlaceReaders{}
+	mi := &file_domicile_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceReaders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceReaders) ProtoMessage() {}
+
+func (x *PlaceReaders) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceReaders.ProtoReflect.Descriptor instead.
+func (*PlaceReaders) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PlaceReaders) GetUnits() []*UnitRef {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+func (x *PlaceReaders) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 type AdoptUnit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -2833,7 +2985,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2997,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +3010,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -2910,7 +3062,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3074,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3087,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -3040,7 +3192,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3204,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3217,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Scope) GetCluster() string {
@@ -3105,7 +3257,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3269,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3282,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -3201,7 +3353,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3365,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3378,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Member) GetId() string {
@@ -3268,7 +3420,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3432,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3445,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -3329,7 +3481,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3493,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3506,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -3406,7 +3558,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3570,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3583,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Node) GetId() uint64 {
@@ -3536,7 +3688,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3700,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3713,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -3594,14 +3746,15 @@ type Tenant struct {
 	Pinned        bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	Quota         *Quota                 `protobuf:"bytes,6,opt,name=quota,proto3" json:"quota,omitempty"`
 	Home          *string                `protobuf:"bytes,7,opt,name=home,proto3,oneof" json:"home,omitempty"`
-	Unit          *Placed                `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"` // in a snapshot, of a tenant that is one unit; names none itself
+	Unit          *Placed                `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"`       // in a snapshot, of a tenant that is one unit; names none itself
+	Readers       []string               `protobuf:"bytes,9,rep,name=readers,proto3" json:"readers,omitempty"` // by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3766,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3779,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Tenant) GetName() string {
@@ -3685,6 +3838,13 @@ func (x *Tenant) GetUnit() *Placed {
 	return nil
 }
 
+func (x *Tenant) GetReaders() []string {
+	if x != nil {
+		return x.Readers
+	}
+	return nil
+}
+
 type Copy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3697,7 +3857,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3869,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3882,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Copy) GetNode() string {
@@ -3770,7 +3930,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3942,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3955,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -3871,7 +4031,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4043,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4056,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Region) GetName() string {
@@ -3924,7 +4084,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4096,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4109,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Target) GetUnit() string {
@@ -4001,7 +4161,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4173,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4186,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4179,7 +4339,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4351,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4364,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Detail) GetName() string {
@@ -4232,7 +4392,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4404,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4417,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Refusal) GetCode() string {
@@ -4298,7 +4458,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4470,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4483,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -4403,7 +4563,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4575,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4588,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Request) GetKey() string {
@@ -4490,7 +4650,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4502,7 +4662,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4515,7 +4675,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -4598,7 +4758,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4770,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4783,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -4685,7 +4845,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4697,7 +4857,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4710,7 +4870,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -4741,7 +4901,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4913,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4926,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -4826,7 +4986,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4998,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +5011,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -4915,7 +5075,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4927,7 +5087,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4940,7 +5100,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -4990,7 +5150,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5162,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5175,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -5158,7 +5318,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5330,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5343,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -5205,7 +5365,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5217,7 +5377,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5230,7 +5390,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -5270,7 +5430,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5442,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5455,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -5314,7 +5474,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +5486,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +5499,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -5360,7 +5520,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5372,7 +5532,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5385,7 +5545,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -5420,7 +5580,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5592,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5605,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -5479,7 +5639,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5491,7 +5651,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5504,7 +5664,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -5538,7 +5698,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +5710,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +5723,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -5671,7 +5831,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xfc\x0f\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xf7\x10\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -5719,7 +5879,10 @@ const file_domicile_proto_rawDesc = "" +
 	"\vcancel_move\x18- \x01(\v2\x17.domicile.v1.CancelMoveH\x00R\n" +
 	"cancelMove\x12F\n" +
 	"\x0fbegin_rebalance\x18. \x01(\v2\x1b.domicile.v1.BeginRebalanceH\x00R\x0ebeginRebalance\x124\n" +
-	"\tset_drain\x18/ \x01(\v2\x15.domicile.v1.SetDrainH\x00R\bsetDrainB\t\n" +
+	"\tset_drain\x18/ \x01(\v2\x15.domicile.v1.SetDrainH\x00R\bsetDrain\x127\n" +
+	"\n" +
+	"set_reader\x180 \x01(\v2\x16.domicile.v1.SetReaderH\x00R\tsetReader\x12@\n" +
+	"\rplace_readers\x181 \x01(\v2\x19.domicile.v1.PlaceReadersH\x00R\fplaceReadersB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -5877,7 +6040,15 @@ const file_domicile_proto_rawDesc = "" +
 	"\bSetDrain\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
-	"\x06forced\x18\x03 \x01(\bR\x06forced\"[\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"k\n" +
+	"\tSetReader\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x16\n" +
+	"\x06wanted\x18\x03 \x01(\bR\x06wanted\x12\x16\n" +
+	"\x06silent\x18\x04 \x03(\tR\x06silent\"R\n" +
+	"\fPlaceReaders\x12*\n" +
+	"\x05units\x18\x01 \x03(\v2\x14.domicile.v1.UnitRefR\x05units\x12\x16\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"[\n" +
 	"\tAdoptUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -5946,7 +6117,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Quota\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x10\n" +
 	"\x03rps\x18\x02 \x01(\rR\x03rps\x12\x1b\n" +
-	"\tin_flight\x18\x03 \x01(\rR\binFlight\"\xf1\x01\n" +
+	"\tin_flight\x18\x03 \x01(\rR\binFlight\"\x8b\x02\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x12\x18\n" +
@@ -5955,7 +6126,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12(\n" +
 	"\x05quota\x18\x06 \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x17\n" +
 	"\x04home\x18\a \x01(\tH\x00R\x04home\x88\x01\x01\x12'\n" +
-	"\x04unit\x18\b \x01(\v2\x13.domicile.v1.PlacedR\x04unitB\a\n" +
+	"\x04unit\x18\b \x01(\v2\x13.domicile.v1.PlacedR\x04unit\x12\x18\n" +
+	"\areaders\x18\t \x03(\tR\areadersB\a\n" +
 	"\x05_home\"\\\n" +
 	"\x04Copy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
@@ -6124,7 +6296,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -6165,40 +6337,42 @@ var file_domicile_proto_goTypes = []any{
 	(*CancelMove)(nil),       // 36: domicile.v1.CancelMove
 	(*BeginRebalance)(nil),   // 37: domicile.v1.BeginRebalance
 	(*SetDrain)(nil),         // 38: domicile.v1.SetDrain
-	(*AdoptUnit)(nil),        // 39: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 40: domicile.v1.Recovery
-	(*Scope)(nil),            // 41: domicile.v1.Scope
-	(*Settings)(nil),         // 42: domicile.v1.Settings
-	(*Member)(nil),           // 43: domicile.v1.Member
-	(*Usage)(nil),            // 44: domicile.v1.Usage
-	(*Drain)(nil),            // 45: domicile.v1.Drain
-	(*Node)(nil),             // 46: domicile.v1.Node
-	(*Quota)(nil),            // 47: domicile.v1.Quota
-	(*Tenant)(nil),           // 48: domicile.v1.Tenant
-	(*Copy)(nil),             // 49: domicile.v1.Copy
-	(*Placed)(nil),           // 50: domicile.v1.Placed
-	(*Region)(nil),           // 51: domicile.v1.Region
-	(*Target)(nil),           // 52: domicile.v1.Target
-	(*Job)(nil),              // 53: domicile.v1.Job
-	(*Detail)(nil),           // 54: domicile.v1.Detail
-	(*Refusal)(nil),          // 55: domicile.v1.Refusal
-	(*Result)(nil),           // 56: domicile.v1.Result
-	(*Request)(nil),          // 57: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 58: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 59: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 60: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 61: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 62: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 63: domicile.v1.TenantInfo
-	(*Event)(nil),            // 64: domicile.v1.Event
-	(*Events)(nil),           // 65: domicile.v1.Events
-	(*Hello)(nil),            // 66: domicile.v1.Hello
-	(*Begin)(nil),            // 67: domicile.v1.Begin
-	(*Chunk)(nil),            // 68: domicile.v1.Chunk
-	(*End)(nil),              // 69: domicile.v1.End
-	(*Delta)(nil),            // 70: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 71: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 72: domicile.v1.Frame
+	(*SetReader)(nil),        // 39: domicile.v1.SetReader
+	(*PlaceReaders)(nil),     // 40: domicile.v1.PlaceReaders
+	(*AdoptUnit)(nil),        // 41: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 42: domicile.v1.Recovery
+	(*Scope)(nil),            // 43: domicile.v1.Scope
+	(*Settings)(nil),         // 44: domicile.v1.Settings
+	(*Member)(nil),           // 45: domicile.v1.Member
+	(*Usage)(nil),            // 46: domicile.v1.Usage
+	(*Drain)(nil),            // 47: domicile.v1.Drain
+	(*Node)(nil),             // 48: domicile.v1.Node
+	(*Quota)(nil),            // 49: domicile.v1.Quota
+	(*Tenant)(nil),           // 50: domicile.v1.Tenant
+	(*Copy)(nil),             // 51: domicile.v1.Copy
+	(*Placed)(nil),           // 52: domicile.v1.Placed
+	(*Region)(nil),           // 53: domicile.v1.Region
+	(*Target)(nil),           // 54: domicile.v1.Target
+	(*Job)(nil),              // 55: domicile.v1.Job
+	(*Detail)(nil),           // 56: domicile.v1.Detail
+	(*Refusal)(nil),          // 57: domicile.v1.Refusal
+	(*Result)(nil),           // 58: domicile.v1.Result
+	(*Request)(nil),          // 59: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 60: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 61: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 62: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 63: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 64: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 65: domicile.v1.TenantInfo
+	(*Event)(nil),            // 66: domicile.v1.Event
+	(*Events)(nil),           // 67: domicile.v1.Events
+	(*Hello)(nil),            // 68: domicile.v1.Hello
+	(*Begin)(nil),            // 69: domicile.v1.Begin
+	(*Chunk)(nil),            // 70: domicile.v1.Chunk
+	(*End)(nil),              // 71: domicile.v1.End
+	(*Delta)(nil),            // 72: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 73: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 74: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,  // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -6228,73 +6402,76 @@ var file_domicile_proto_depIdxs = []int32{
 	30, // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32, // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
 	34, // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	39, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	41, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
 	35, // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
 	36, // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
 	37, // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
 	38, // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
-	41, // 32: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	42, // 33: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	42, // 34: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	43, // 35: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,  // 36: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	55, // 37: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	51, // 38: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20, // 39: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16, // 40: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20, // 41: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16, // 42: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16, // 43: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25, // 44: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27, // 45: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25, // 46: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31, // 47: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33, // 48: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	52, // 49: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
-	16, // 50: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	44, // 51: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	45, // 52: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	47, // 53: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	50, // 54: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	49, // 55: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	55, // 56: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	52, // 57: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	54, // 58: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	55, // 59: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	46, // 60: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	48, // 61: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	50, // 62: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20, // 63: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25, // 64: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	56, // 65: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	41, // 66: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	42, // 67: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	40, // 68: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	43, // 69: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	51, // 70: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	46, // 71: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	48, // 72: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	50, // 73: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	53, // 74: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	57, // 75: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	49, // 76: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	61, // 77: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	62, // 78: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	63, // 79: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	51, // 80: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	64, // 81: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	64, // 82: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	66, // 83: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	67, // 84: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	68, // 85: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	69, // 86: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	70, // 87: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	71, // 88: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	39, // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
+	40, // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
+	43, // 34: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	44, // 35: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	44, // 36: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	45, // 37: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,  // 38: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	57, // 39: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	53, // 40: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20, // 41: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16, // 42: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20, // 43: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16, // 44: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16, // 45: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25, // 46: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27, // 47: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25, // 48: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31, // 49: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33, // 50: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	54, // 51: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16, // 52: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
+	16, // 53: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	46, // 54: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	47, // 55: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	49, // 56: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	52, // 57: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	51, // 58: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	57, // 59: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	54, // 60: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	56, // 61: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	57, // 62: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	48, // 63: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	50, // 64: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	52, // 65: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20, // 66: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25, // 67: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	58, // 68: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	43, // 69: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	44, // 70: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	42, // 71: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	45, // 72: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	53, // 73: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	48, // 74: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	50, // 75: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	52, // 76: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	55, // 77: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	59, // 78: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	51, // 79: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	63, // 80: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	64, // 81: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	65, // 82: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	53, // 83: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	66, // 84: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	66, // 85: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	68, // 86: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	69, // 87: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	70, // 88: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	71, // 89: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	72, // 90: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	73, // 91: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -6335,14 +6512,16 @@ func file_domicile_proto_init() {
 		(*Entry_CancelMove)(nil),
 		(*Entry_BeginRebalance)(nil),
 		(*Entry_SetDrain)(nil),
+		(*Entry_SetReader)(nil),
+		(*Entry_PlaceReaders)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[42].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[48].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[63].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[64].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[44].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[50].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[65].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[66].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -6352,7 +6531,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[72].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[74].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -6366,7 +6545,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
