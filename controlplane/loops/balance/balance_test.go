@@ -122,9 +122,9 @@ func TestB3ASwitchOverMindsTheOtherCopies(t *testing.T) {
 	if len(p.Moves) != 2 || strings.Contains(p.Moves[0].Why, "zone") {
 		t.Errorf("%+v", p.Moves)
 	}
-	in.Units = units("a", 4, gib, "", "c")
+	in.Units = slices.Concat(units("a", 2, 2*gib, "", "c"), units("a", 2, gib, ""))
 	p = Make(in)
-	if len(p.Moves) != 2 || strings.Contains(p.Moves[0].Why, "zone") {
+	if len(p.Moves) != 2 || p.Moves[0].Bytes != 2*gib || strings.Contains(p.Moves[0].Why, "zone") {
 		t.Errorf("%+v", p.Moves)
 	}
 }
