@@ -41,7 +41,8 @@ func (c *change) mayDrain(e *seat, forced bool) *Refusal {
 	}
 	others := 0
 	c.nodes.Scan(func(_ NodeName, o *seat) bool {
-		if o != e && o.node.Region == e.node.Region && o.node.Weight > 0 && o.standbyOf == "" && !o.node.Lost && o.node.Drain == nil {
+		takes := o.node.Weight > 0 && o.standbyOf == "" || o.standbyOf == e.node.Name
+		if o != e && o.node.Region == e.node.Region && takes && !o.node.Lost && o.node.Drain == nil {
 			others++
 		}
 		return true

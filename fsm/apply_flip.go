@@ -77,7 +77,7 @@ func nothingToPromote(n NodeName, left []UnitName) *Refusal {
 func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
 	if choice != "" {
 		switch state := p.copyOn(choice); {
-		case state == CopyInSync, state != 0 && choice == p.Previous, state.Listed() && cause == CauseHand:
+		case state == CopyInSync, state != 0 && choice == p.Previous, state.Listed() && cause == CauseHand && c.besides(p, choice):
 			return choice
 		}
 	}
@@ -86,6 +86,14 @@ func (c *change) chosen(p *Placed, choice NodeName, cause FlipCause) NodeName {
 	}
 	to, _ := c.Successor(p, nil)
 	return to
+}
+
+// besides reports whether a node is in the region of a unit's node: nothing but a move
+// takes a unit elsewhere (L8).
+func (s *State) besides(p *Placed, n NodeName) bool {
+	home, ok := s.nodes.Get(p.Node)
+	e, found := s.nodes.Get(n)
+	return ok && found && home.node.Region == e.node.Region
 }
 
 // Successor gives the node that a unit goes to when its own fails or hands it
@@ -206,7 +214,7 @@ func (c *change) unpair(from NodeName, flips []Flip, turn bool) {
 		main := *e.node
 		main.Standby = ""
 		c.State.putNode(&main)
-		if e, _ := c.nodes.Get(from); turn && of == from && e.primaries == 0 {
+		if e, _ := c.nodes.Get(from); turn && of == from && e.primaries == 0 && e.node.Drain == nil {
 			e, _ := c.nodes.Get(f.To)
 			other := *e.node
 			other.Standby = from
@@ -226,6 +234,8 @@ func (c *change) beginHandover(cmd *BeginHandover) Result {
 		return refused(refuse(CodeBadRequest, "a handover is by hand, of a node that stops or is drained, or of one that is behind", "node", name))
 	case e.node.Lost:
 		return refused(refuse(CodeNodeLost, "node "+name+" was failed over and has not answered since; it cannot hand over", "node", name))
+	case cmd.Cause == CauseDrain && e.node.Drain == nil:
+		return refused(refuse(CodeStale, "node "+name+" is not being drained any more", "node", name))
 	}
 	if j := c.handoverOf(cmd.Node); j != nil {
 		return refused(refuse(CodeBusy, "a handover of node "+name+" is under way already; try again when it is done", "node", name))
@@ -234,7 +244,7 @@ func (c *change) beginHandover(cmd *BeginHandover) Result {
 	var left []UnitName
 	choices := chosenFrom(cmd.Node, cmd.Choices)
 	for p := range c.toHandOver(cmd) {
-		if p.Node != cmd.Node || p.State != UnitActive || !p.Promoted() {
+		if p.Node != cmd.Node || p.State != UnitActive || !p.Promoted() || cmd.Cause == CauseDrain && c.pinned(p, cmd.Cause, e.node.Drain.Forced) != nil {
 			continue
 		}
 		if to, forced := c.recipient(cmd, p, choices[p.ref()]); to != "" {
@@ -270,7 +280,7 @@ func (c *change) recipient(cmd *BeginHandover, p *Placed, choice NodeName) (to N
 	if to, ok := c.Successor(p, cmd.Silent); ok {
 		return to, false
 	}
-	if takes && p.copyOn(choice).Listed() && cmd.Cause == CauseHand {
+	if takes && p.copyOn(choice).Listed() && cmd.Cause == CauseHand && c.besides(p, choice) {
 		return choice, true
 	}
 	return "", false

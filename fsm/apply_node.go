@@ -33,7 +33,11 @@ func (c *change) putNode(cmd *PutNode) Result {
 	set(&n.Zone, cmd.Zone)
 	set(&n.Weight, cmd.Weight)
 	if changed && n.Region != e.node.Region {
-		if r := inUse(e, "its region cannot change"); r != nil {
+		const what = "its region cannot change"
+		if r := inUse(e, what); r != nil {
+			return refused(r)
+		}
+		if r := c.awaits(e, what); r != nil {
 			return refused(r)
 		}
 	}
@@ -76,7 +80,7 @@ func (c *change) follow(was, n *Node) {
 		return
 	}
 	for p := range c.HeldBy(n.Name) {
-		if p.Node != n.Name && p.grantable() && p.copyOn(n.Name).Follows() {
+		if p.Node != n.Name && p.grantable() && p.copyOn(n.Name).Listed() {
 			c.ownSeat(p.Node).list = c.at
 		}
 	}
@@ -192,6 +196,17 @@ func holds(e *seat, what string) *Refusal {
 	return refuse(CodeNodeInUse, "node "+name+" "+held+" "+string(p.Unit)+": "+what, "node", name, "tenant", tenantOf(p.Unit))
 }
 
+// awaits refuses what cannot be done to a node that a tenant is to be moved to.
+func (s *State) awaits(e *seat, what string) *Refusal {
+	j := s.movedTo(e.node.Name)
+	if j == nil {
+		return nil
+	}
+	name := string(e.node.Name)
+	return refuse(CodeNodeInUse, "tenant "+string(j.Tenant)+" is being moved to node "+name+": "+what+"; cancel that move first, or wait for it",
+		"node", name, "tenant", string(j.Tenant), "move", j.ID.String())
+}
+
 func tenantOf(u UnitName) string {
 	t, _, _ := strings.Cut(string(u), ".")
 	return t
@@ -217,6 +232,8 @@ func (c *change) pair(n *Node, standby NodeName) *Refusal {
 		return conflict("node " + string(n.Name) + " is itself the standby of " + string(own) + "; a standby has none")
 	case e.standbyOf != "":
 		return conflict("node " + string(standby) + " is the standby of " + string(e.standbyOf) + " already")
+	case e.node.Drain != nil:
+		return refuse(CodeNodeDraining, "node "+string(standby)+" is being drained, so that no copies are placed there; end its drain first", fields...)
 	case e.node.Standby != "":
 		return conflict("node " + string(standby) + " has a standby of its own, " + string(e.node.Standby))
 	case e.primaries > 0:

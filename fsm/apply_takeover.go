@@ -144,6 +144,10 @@ func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
 	next.Previous = next.Node
 	next.Copies = c.copiesFound(p, next.Node, u.Others)
 	c.put(p, &next)
+	if j, ok := c.Move(p.Unit); ok && j.Targets[0].ID == p.ID && j.mayBeGivenUp() && j.Targets[0].Node != next.Node && !c.besides(p, next.Node) {
+		// It is in another region than the move was asked in (I2).
+		c.giveUp(j, refuse(CodeMoveUndone, "the tenant was found in another region in a recovery", "tenant", string(j.Tenant), "node", string(next.Node)))
+	}
 	if next.Node == p.Node {
 		return nil
 	}

@@ -13,9 +13,13 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 		if r := holds(e, undeletable(e)); r != nil {
 			return r
 		}
+		if r := c.awaits(e, "it cannot be deleted"); r != nil {
+			return r
+		}
 	} else if r := c.mustStay(e); r != nil {
 		return r
 	} else {
+		c.giveUpMovesTo(cmd.Name)
 		c.writeOff(e)
 	}
 	if j := c.handoverOf(cmd.Name); j != nil { // nothing of it is left to be thawed

@@ -19,6 +19,7 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	if ok {
 		region, any = e.node.Region, true
 	}
+	move := s.moveOf(p)
 	for i := range p.Copies {
 		c := &p.Copies[i]
 		other, ok := s.nodes.Get(c.Node)
@@ -27,10 +28,9 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 			return fmt.Errorf("bad copy on %s", c.Node)
 		}
 		switch {
-		case c.State == CopyTarget && s.Recovering(): // until the unit is taken over
 		case c.State == CopyTarget:
-			if j, ok := s.Move(p.Unit); !ok || j.Step == StepQueue || other.node.Region != region && !s.leadsTo(j, other.node.Region) {
-				return fmt.Errorf("copy on %s is the target of no move", c.Node)
+			if err := s.checkTarget(p, move, other.node); err != nil {
+				return err
 			}
 		case c.State == CopyReader:
 			if at, _ := s.readerIn(p, other.node.Region); at != c.Node || any && !s.readIn(t, region, c.Node) {
@@ -51,6 +51,28 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 		return fmt.Errorf("it lacks copies since %d, %v", p.Lacks, lacks)
 	}
 	return checkWork(s, tenant, p)
+}
+
+// moveOf gives the move that may still bring p itself to its target, or nil.
+func (s *State) moveOf(p *Placed) *Job {
+	if j, ok := s.moves.Get(p.Unit); ok && j.Targets[0].ID == p.ID {
+		return j
+	}
+	return nil
+}
+
+// checkTarget: a copy is a target exactly for a move that fills it, of that node or, in
+// the region that the move leads to, of a replica to be (I2).
+func (s *State) checkTarget(p *Placed, j *Job, on *Node) error {
+	if j == nil || j.Refusal != nil || j.Step != StepCopy && j.Step != StepRelease && j.Step != StepThaw {
+		return fmt.Errorf("copy on %s is the target of no move", on.Name)
+	}
+	to := j.Targets[0].Node
+	if to == on.Name {
+		return nil
+	}
+	target, ok := s.nodes.Get(to)
+	return must(ok && target.node.Region == on.Region && !s.besides(p, to), "copy on %s is the replica to be of a move to %s", on.Name, to)
 }
 
 // checkPromotion: a unit that waits for its promotion has a last primary, whose
@@ -176,7 +198,8 @@ func checkRunning(s *State, j *Job) error {
 		JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}, JobHandover: {StepRelease, StepThaw},
 		JobMove: {StepQueue, StepCopy, StepRelease, StepThaw, StepPromote, StepClean}, JobRebalance: {StepBegin},
 	}[j.Kind]
-	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || (j.Step == StepUndo) != (j.Refusal != nil) {
+	givenUp := j.Step == StepUndo || j.Kind == JobMove && j.mayBeGivenUp() && j.Refusal != nil
+	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || givenUp != (j.Refusal != nil) {
 		return fmt.Errorf("a job to %s stands at %s", j.Kind, j.Step)
 	}
 	switch j.Kind {
@@ -242,15 +265,15 @@ func checkMove(s *State, j *Job) error {
 	if (ok && known == j) != (j.Step != StepClean) {
 		return fmt.Errorf("a move at %s, known by its unit %v", j.Step, ok)
 	}
-	if j.Step != StepRelease {
-		return nil
-	}
 	p, ok := s.Placed(t.Unit)
-	return must(ok && p.ID == t.ID && p.State == UnitMoving && p.Job == j.ID && p.copyOn(t.Node).Listed(), "the move of %s, which is not at it", t.Unit)
-}
-
-// leadsTo reports whether a move brings its unit to a region.
-func (s *State) leadsTo(j *Job, r RegionName) bool {
-	e, ok := s.nodes.Get(j.Targets[0].Node)
-	return ok && e.node.Region == r
+	if ok = ok && p.ID == t.ID && p.kept(); ok && j.mayBeGivenUp() && j.Refusal == nil {
+		if _, recorded := s.nodes.Get(t.Node); !recorded {
+			return fmt.Errorf("a move of %s to %q, which is not recorded", t.Unit, t.Node)
+		}
+	}
+	if j.Step != StepRelease {
+		return must(j.Release == 0 || j.Step != StepQueue, "a move at %s was released in entry %d", j.Step, j.Release)
+	}
+	return must(ok && p.State == UnitMoving && p.Job == j.ID && p.Node == j.Source && p.copyOn(t.Node).Listed() && j.Release > Revision(j.ID) &&
+		j.Release <= s.revision, "the move of %s, which is not at it", t.Unit)
 }

@@ -19,9 +19,9 @@ func duties(s *fsm.State, n fsm.NodeName) string {
 		}
 		fmt.Fprint(&b, p.Unit, " ", p.ID)
 		for _, c := range p.Copies {
-			if c.State == fsm.CopySyncing || c.State == fsm.CopyJoining || c.State == fsm.CopyInSync {
+			if listed(c.State) {
 				at, _ := s.Node(c.Node)
-				fmt.Fprint(&b, " ", c.Node, " ", at.Addr, " ", c.State != fsm.CopySyncing)
+				fmt.Fprint(&b, " ", c.Node, " ", at.Addr, " ", c.State == fsm.CopyJoining || c.State == fsm.CopyInSync)
 			}
 		}
 		b.WriteByte('\n')
@@ -129,6 +129,15 @@ func TestO7WhichCommandsAskForWhichVersion(t *testing.T) {
 	}
 	for _, c := range two {
 		if fsm.MinVersion(c) != 2 {
+			t.Errorf("%T asks for version %d", c, fsm.MinVersion(c))
+		}
+	}
+	three := []fsm.Command{
+		&fsm.BeginMove{}, &fsm.CancelMove{}, &fsm.BeginRebalance{}, &fsm.SetDrain{},
+		&fsm.SetSettings{Settings: fsm.Settings{MovesPerNode: 1, LongestLease: 1}}, &fsm.Bootstrap{Settings: fsm.Settings{MovesPerNode: 1}},
+	}
+	for _, c := range three {
+		if fsm.MinVersion(c) != 3 {
 			t.Errorf("%T asks for version %d", c, fsm.MinVersion(c))
 		}
 	}

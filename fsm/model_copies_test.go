@@ -40,8 +40,9 @@ func (m *model) runCopies(c fsm.Command) fsm.Code {
 			return noNode(c.Node)
 		}
 		for _, u := range c.Units {
-			if t := m.unit(u); t != nil && t.node == c.Node && t.epoch == c.Epoch {
+			if t := m.unit(u); t != nil && t.node == c.Node && t.epoch == c.Epoch && t.previous != "" {
 				t.previous = ""
+				m.promoted(t)
 			}
 		}
 	case *fsm.AddCopies:
@@ -58,6 +59,8 @@ func (m *model) runCopies(c fsm.Command) fsm.Code {
 				delete(t.copies, gone.Node)
 			}
 		}
+	default:
+		return m.runMoves(c)
 	}
 	return ""
 }
@@ -95,8 +98,7 @@ func (m *model) mainOf(standby fsm.NodeName) fsm.NodeName {
 
 // counts reports whether a copy is one of those that are asked for.
 func (m *model) counts(t *modelTenant, on fsm.NodeName) bool {
-	follows := t.copies[on] == fsm.CopySyncing || t.copies[on] == fsm.CopyJoining || t.copies[on] == fsm.CopyInSync
-	if !follows || m.nodes[on].lost {
+	if !replica(t.copies[on]) || m.nodes[on].lost || m.nodes[on].drain != nil {
 		return false
 	}
 	if sb := m.nodes[t.node].standby; sb != "" {
@@ -105,7 +107,11 @@ func (m *model) counts(t *modelTenant, on fsm.NodeName) bool {
 	return m.mainOf(on) == ""
 }
 
-func follows(s fsm.CopyState) bool { return s == 1 || s == 2 || s == 5 }
+// replica: one of the copies that are asked for; follows: any that follows; listed: one
+// that an entry may promote.
+func replica(s fsm.CopyState) bool { return s == 1 || s == 2 || s == 5 }
+func follows(s fsm.CopyState) bool { return replica(s) || s == 6 || s == 7 }
+func listed(s fsm.CopyState) bool  { return replica(s) || s == 6 }
 
 func (m *model) zone(home, on fsm.NodeName) int {
 	a, b := m.nodes[home].zone, m.nodes[on].zone
@@ -122,7 +128,7 @@ func (m *model) zone(home, on fsm.NodeName) int {
 func (m *model) free(t *modelTenant, on fsm.NodeName, silent []fsm.NodeName) bool {
 	n, home, main := m.nodes[on], m.nodes[t.node], m.mainOf(on)
 	switch {
-	case n == nil || on == t.node || n.region != home.region || n.lost || slices.Contains(silent, on) || follows(t.copies[on]):
+	case n == nil || on == t.node || n.region != home.region || n.lost || n.drain != nil || slices.Contains(silent, on) || follows(t.copies[on]):
 		return false
 	case home.standby != "":
 		return home.standby == on
@@ -132,10 +138,16 @@ func (m *model) free(t *modelTenant, on fsm.NodeName, silent []fsm.NodeName) boo
 
 // placeCopy gives the node of one more copy by C2, or "".
 func (m *model) placeCopy(t *modelTenant, silent []fsm.NodeName) fsm.NodeName {
+	return m.placeCopyOf(t, silent, nil)
+}
+
+// placeCopyOf does not count the copies of a tenant that is not where t says: its move's
+// target.
+func (m *model) placeCopyOf(t *modelTenant, silent []fsm.NodeName, moved *modelTenant) fsm.NodeName {
 	key := func(on fsm.NodeName) string {
 		shared, holds := 0, 1
 		for _, o := range m.tenants {
-			if o.node == t.node && follows(o.copies[on]) {
+			if o.node == t.node && o != moved && follows(o.copies[on]) {
 				shared++
 			}
 		}
@@ -160,7 +172,7 @@ func (m *model) addCopy(w fsm.CopyWanted, silent []fsm.NodeName) {
 	}
 	wanted, count, follow, worst := m.wanted(t), 0, 0, 0
 	for on, state := range t.copies {
-		if !follows(state) {
+		if !replica(state) {
 			continue
 		}
 		follow++
@@ -201,7 +213,7 @@ func (m *model) changeCopy(c fsm.CopyChange) {
 	case [2]fsm.CopyState{1, 5}, [2]fsm.CopyState{5, 2}, [2]fsm.CopyState{5, 1}, [2]fsm.CopyState{2, 1}:
 		t.copies[c.Node] = c.To
 	case [2]fsm.CopyState{1, 4}, [2]fsm.CopyState{2, 4}, [2]fsm.CopyState{3, 4}, [2]fsm.CopyState{5, 4}:
-		if safe {
+		if mv := m.moveOf(t); safe && (mv == nil || mv.to != c.Node) {
 			t.copies[c.Node] = c.To
 		}
 	}

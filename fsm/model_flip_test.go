@@ -12,6 +12,7 @@ type modelHandover struct {
 	job     fsm.JobID
 	thaw    bool
 	forced  bool
+	drain   bool
 	targets map[fsm.TenantName]modelTarget
 }
 
@@ -24,21 +25,26 @@ type modelTarget struct {
 func (m *model) successor(name fsm.TenantName, silent []fsm.NodeName) fsm.NodeName {
 	t := m.tenants[name]
 	var target, best fsm.NodeName
-	if h := m.handovers[t.node]; t.moving {
-		target = h.targets[name].to
+	if mv := m.moveOf(t); t.moving && mv != nil && mv.step == fsm.StepRelease {
+		target = mv.to
+	} else if t.moving {
+		target = m.handovers[t.node].targets[name].to
 	}
 	key := func(on fsm.NodeName) string {
-		k := []byte("0000")
+		k := []byte("00000")
 		if t.copies[on] != fsm.CopyInSync {
 			k[0] = '1'
 		}
 		if on != target {
 			k[1] = '1'
 		}
-		if main := m.mainOf(on); main != "" && main != t.node {
+		if m.nodes[on].drain != nil {
 			k[2] = '1'
 		}
-		k[3] += byte(m.zone(t.node, on))
+		if main := m.mainOf(on); main != "" && main != t.node {
+			k[3] = '1'
+		}
+		k[4] += byte(m.zone(t.node, on))
 		return string(k) + string(on)
 	}
 	for on, state := range t.copies {
@@ -69,7 +75,7 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 		}
 		if choice := firstChoice(c.Choices, name, t.id, c.Node); choice != "" {
 			state := t.copies[choice]
-			if state == fsm.CopyInSync || state != 0 && choice == t.previous || follows(state) && c.Cause == fsm.CauseHand {
+			if state == fsm.CopyInSync || state != 0 && choice == t.previous || m.mayBeForced(t, choice) && c.Cause == fsm.CauseHand {
 				flips[name] = choice
 			}
 		}
@@ -85,6 +91,11 @@ func (m *model) failOver(c *fsm.FailOver) fsm.Code {
 		return fsm.CodeNoCopy
 	}
 	m.flipAll(c.Node, flips, false)
+	if c.Cause != fsm.CauseUnpromoted {
+		m.leaveHandover(c.Node)
+		m.leaveReleases(c.Node)
+	}
+	m.unpair(c.Node, flips, false)
 	if c.Cause == fsm.CauseUnpromoted {
 		return ""
 	}
@@ -102,24 +113,35 @@ func firstChoice(choices []fsm.Flip, name fsm.TenantName, id fsm.UnitID, from fs
 	return ""
 }
 
-// flipAll gives units to other nodes, ends or goes on with the handover of from,
-// and ends pairs whose standby has a primary now.
-func (m *model) flipAll(from fsm.NodeName, flips map[fsm.TenantName]fsm.NodeName, turn bool) {
+// mayBeForced: an operator may choose a copy that lacks something, but no other region
+// (L8).
+func (m *model) mayBeForced(t *modelTenant, on fsm.NodeName) bool {
+	return listed(t.copies[on]) && m.nodes[on].region == m.nodes[t.node].region
+}
+
+// flipAll gives units to other nodes; released says that these have what was
+// acknowledged, as the unit was released to them.
+func (m *model) flipAll(from fsm.NodeName, flips map[fsm.TenantName]fsm.NodeName, released bool) {
 	for name, to := range flips {
 		t := m.tenants[name]
-		whole := t.copies[to] == fsm.CopyInSync || to == t.previous
+		whole := released || t.copies[to] == fsm.CopyInSync || to == t.previous
 		for on, state := range t.copies {
 			if state == fsm.CopyJoining || state == fsm.CopyInSync && !whole {
 				t.copies[on] = fsm.CopySyncing
 			}
 		}
 		delete(t.copies, to)
+		m.cross(t, from, to)
 		t.copies[from] = fsm.CopyFormer
 		if t.previous == "" || t.previous == to || m.nodes[from].lease != fsm.LeaseTaken {
 			t.previous = from
 		}
 		t.node, t.epoch, t.moving = to, uint64(m.at), false
 	}
+}
+
+// leaveHandover ends the handover of a node, or has it go on with what has not flipped.
+func (m *model) leaveHandover(from fsm.NodeName) {
 	if h := m.handovers[from]; h != nil {
 		h.thaw = true
 		maps.DeleteFunc(h.targets, func(name fsm.TenantName, g modelTarget) bool {
@@ -134,10 +156,14 @@ func (m *model) flipAll(from fsm.NodeName, flips map[fsm.TenantName]fsm.NodeName
 			delete(m.handovers, from)
 		}
 	}
+}
+
+// unpair ends pairs whose standby has a primary now, or turns one round.
+func (m *model) unpair(from fsm.NodeName, flips map[fsm.TenantName]fsm.NodeName, turn bool) {
 	for _, to := range flips {
 		if main := m.mainOf(to); main != "" {
 			m.nodes[main].standby = ""
-			if turn && main == from && m.primaries(from) == 0 {
+			if turn && main == from && m.primaries(from) == 0 && m.nodes[from].drain == nil {
 				m.nodes[to].standby = from
 			}
 		}
@@ -158,23 +184,25 @@ func (m *model) beginHandover(c *fsm.BeginHandover) fsm.Code {
 	switch {
 	case n == nil:
 		return noNode(c.Node)
-	case c.Cause < fsm.CauseHand || c.Cause > fsm.CauseBehind:
+	case (c.Cause < fsm.CauseHand || c.Cause > fsm.CauseBehind) && c.Cause != fsm.CauseDrain:
 		return fsm.CodeBadRequest
 	case n.lost:
 		return fsm.CodeNodeLost
+	case c.Cause == fsm.CauseDrain && n.drain == nil:
+		return fsm.CodeStale
 	case m.handovers[c.Node] != nil:
 		return fsm.CodeBusy
 	}
-	h := &modelHandover{job: fsm.JobID(m.at), targets: map[fsm.TenantName]modelTarget{}}
+	h := &modelHandover{job: fsm.JobID(m.at), drain: c.Cause == fsm.CauseDrain, targets: map[fsm.TenantName]modelTarget{}}
 	for name, t := range m.tenants {
 		asked := len(c.Units) == 0 || slices.Contains(c.Units, fsm.UnitRef{Unit: fsm.UnitName(name), ID: t.id})
-		if !asked || t.node != c.Node || t.step != 0 || t.previous != "" {
+		if !asked || t.node != c.Node || t.step != 0 || t.previous != "" || t.moving || h.drain && t.pinned && !n.drain.Forced {
 			continue
 		}
 		to := m.successor(name, c.Silent)
 		choice := firstChoice(c.Choices, name, t.id, c.Node)
 		if n := m.nodes[choice]; n != nil && !n.lost && !slices.Contains(c.Silent, choice) &&
-			(t.copies[choice] == fsm.CopyInSync || to == "" && follows(t.copies[choice]) && c.Cause == fsm.CauseHand) {
+			(t.copies[choice] == fsm.CopyInSync || to == "" && m.mayBeForced(t, choice) && c.Cause == fsm.CauseHand) {
 			to = choice
 		}
 		if to != "" {
@@ -193,6 +221,9 @@ func (m *model) beginHandover(c *fsm.BeginHandover) fsm.Code {
 }
 
 func (m *model) endRelease(c *fsm.EndRelease) fsm.Code {
+	if mv := m.moves[c.ID]; mv != nil {
+		return m.endMoveRelease(mv, c)
+	}
 	h := m.handover(c.ID)
 	if h == nil || h.thaw {
 		return fsm.CodeStale
@@ -210,11 +241,13 @@ func (m *model) endRelease(c *fsm.EndRelease) fsm.Code {
 	}
 	for name, g := range h.targets {
 		state, taken := m.tenants[name].copies[g.to], flips[name] != ""
-		if (state == fsm.CopyInSync || h.forced && !taken && follows(state)) && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
+		if (state == fsm.CopyInSync || h.forced && !taken && listed(state)) && slices.Contains(c.Released, fsm.UnitRef{Unit: fsm.UnitName(name), ID: g.id}) {
 			flips[name] = g.to
 		}
 	}
-	m.flipAll(from, flips, true)
+	m.flipAll(from, flips, false)
+	m.leaveHandover(from)
+	m.unpair(from, flips, !h.drain)
 	return ""
 }
 
@@ -238,15 +271,16 @@ func (m *model) deleteNode(c *fsm.DeleteNode) fsm.Code {
 	switch {
 	case m.nodes[name] == nil:
 		return fsm.CodeNodeUnknown
-	case !c.Force && m.held(name) > 0:
+	case !c.Force && (m.held(name) > 0 || m.awaits(name)):
 		return fsm.CodeNodeInUse
 	}
 	for of, t := range m.tenants {
 		going := t.step == fsm.StepUndo || t.step == fsm.StepRemove
-		if t.node == name && !going || t.moving && m.handovers[t.node].targets[of].to == name {
+		if t.node == name && !going || t.moving && m.movesTo(of, t) == name {
 			return fsm.CodeNodeInUse
 		}
 	}
+	m.giveUpMovesTo(name)
 	for _, t := range m.tenants {
 		if delete(t.copies, name); t.node == name {
 			t.node = ""

@@ -27,6 +27,10 @@ type model struct {
 	replicas      int
 	auto, longest fsm.Millis
 	handovers     map[fsm.NodeName]*modelHandover
+	moves         map[fsm.JobID]*modelMove
+	rebalance     *modelRebalance
+	over          map[fsm.JobID]fsm.Code // moves and rebalances that ended in the last entry
+	ended         map[fsm.JobID]bool     // all that have
 }
 
 type modelNode struct {
@@ -37,6 +41,7 @@ type modelNode struct {
 	standby      fsm.NodeName
 	weight       uint32
 	bytes, units int
+	drain        *modelDrain
 }
 
 type modelTenant struct {
@@ -47,6 +52,7 @@ type modelTenant struct {
 	// previous is who may have written last, while the promotion is not confirmed.
 	previous fsm.NodeName
 	moving   bool
+	pinned   bool
 	job      fsm.JobID
 	step     fsm.JobStep // 0 when no job is under way
 	schema   bool
@@ -64,6 +70,7 @@ func newModel() *model {
 	return &model{
 		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, regions: map[fsm.RegionName]bool{},
 		members: map[fsm.MemberID]uint32{}, level: 1, answers: map[string]*modelAnswer{}, handovers: map[fsm.NodeName]*modelHandover{},
+		moves: map[fsm.JobID]*modelMove{}, ended: map[fsm.JobID]bool{},
 	}
 }
 
@@ -91,7 +98,7 @@ func (m *model) apply(e fsm.Entry) (fsm.Code, bool) {
 }
 
 func (m *model) run(e fsm.Entry) fsm.Code {
-	m.at = e.Revision
+	m.at, m.over = e.Revision, map[fsm.JobID]fsm.Code{}
 	switch c := e.Cmd.(type) {
 	case *fsm.Bootstrap:
 		switch {
@@ -139,11 +146,11 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 	case *fsm.AdvanceJob:
 		return m.advance(c)
 	case *fsm.NoteJob:
-		if _, t := m.byJob(c.ID); t == nil && m.handover(c.ID) == nil {
+		if _, t := m.byJob(c.ID); t == nil && m.handover(c.ID) == nil && !m.noteMove(c) {
 			return fsm.CodeStale
 		}
 	case *fsm.SetPin:
-		return m.pin(c.Tenant)
+		return m.pin(c)
 	case *fsm.PutRegion:
 		if c.Region.Name == "" || c.Region.Name == "global" || c.Region.Routers[0] == "r3" {
 			return fsm.CodeBadRequest
@@ -229,7 +236,7 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 	if c.Zone != nil {
 		next.zone = *c.Zone
 	}
-	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name)) {
+	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name) || m.awaits(c.Name)) {
 		return fsm.CodeNodeInUse
 	}
 	if c.Standby != nil && *c.Standby != next.standby {
@@ -239,93 +246,18 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 				return fsm.CodeStandbyUnknown
 			case o.region != next.region:
 				return fsm.CodeRegionMismatch
-			case m.standbyOf(c.Name) || m.standbyOf(s) || o.standby != "" || m.primaries(s) > 0:
+			case m.standbyOf(c.Name) || m.standbyOf(s):
 				return fsm.CodePairConflict
+			case o.drain == nil && (o.standby != "" || m.primaries(s) > 0):
+				return fsm.CodePairConflict
+			case o.drain != nil:
+				return fsm.CodeNodeDraining
 			}
 		}
 		next.standby = *c.Standby
 	}
 	m.nodes[c.Name] = &next
 	return ""
-}
-
-func (m *model) create(c *fsm.CreateTenant, at fsm.Revision) fsm.Code {
-	if !fsm.ValidName(string(c.Name)) || c.Buckets > 0 || c.Hash > 0 {
-		return fsm.CodeBadRequest
-	}
-	if t := m.tenants[c.Name]; t != nil {
-		if t.step == fsm.StepUndo || t.step == fsm.StepRemove {
-			return fsm.CodeBusy
-		}
-		return fsm.CodeTenantExists
-	}
-	node, code := m.place(c)
-	if code != "" {
-		return code
-	}
-	t := &modelTenant{
-		node: node, id: fsm.UnitID(at), epoch: 1, copies: map[fsm.NodeName]fsm.CopyState{},
-		job: fsm.JobID(at), step: fsm.StepMake, schema: c.Schema != "",
-	}
-	m.tenants[c.Name] = t
-	for range m.wanted(t) {
-		if n := m.placeCopy(t, c.Silent); n != "" && m.level >= 2 {
-			t.copies[n] = fsm.CopySyncing
-		}
-	}
-	return ""
-}
-
-func (m *model) place(c *fsm.CreateTenant) (fsm.NodeName, fsm.Code) {
-	region := c.Region
-	if region != nil {
-		known := m.regions[*region]
-		for _, n := range m.nodes {
-			known = known || n.region == *region
-		}
-		if !known {
-			return "", fsm.CodeRegionUnknown
-		}
-	}
-	if c.Node != nil {
-		switch n := m.nodes[*c.Node]; {
-		case n == nil:
-			return "", fsm.CodeNodeUnknown
-		case region != nil && n.region != *region:
-			return "", fsm.CodeRegionMismatch
-		case m.standbyOf(*c.Node):
-			return "", fsm.CodeNodeIsStandby
-		case m.regions[n.region]:
-			return "", fsm.CodeRegionElsewhere
-		}
-		return *c.Node, ""
-	}
-	if region == nil {
-		region = m.fallback
-	}
-	if region != nil && m.regions[*region] {
-		return "", fsm.CodeRegionElsewhere
-	}
-	type candidate struct {
-		bytes, units int
-		name         fsm.NodeName
-	}
-	var all []candidate
-	for name, n := range m.nodes {
-		if m.standbyOf(name) || n.weight == 0 || n.lost || slices.Contains(c.Silent, name) ||
-			region != nil && n.region != *region || m.regions[n.region] {
-			continue
-		}
-		units := m.held(name)
-		all = append(all, candidate{n.bytes + max(0, units-n.units)*65536, units, name})
-	}
-	if len(all) == 0 {
-		return "", fsm.CodeNoNode
-	}
-	return slices.MinFunc(all, func(a, b candidate) int {
-		return slices.Compare([]string{fmt.Sprintf("%020d%020d", a.bytes, a.units), string(a.name)},
-			[]string{fmt.Sprintf("%020d%020d", b.bytes, b.units), string(b.name)})
-	}).name, ""
 }
 
 func (m *model) deleteTenant(name fsm.TenantName, at fsm.Revision) fsm.Code {
@@ -339,6 +271,7 @@ func (m *model) deleteTenant(name fsm.TenantName, at fsm.Revision) fsm.Code {
 		return fsm.CodeBusy
 	case t.step == 0:
 		t.job, t.step, t.previous = fsm.JobID(at), fsm.StepRemove, ""
+		t.targetsLeave()
 	case t.step == fsm.StepMake || t.step == fsm.StepSchema:
 		t.step, t.why, t.copies = fsm.StepUndo, fsm.CodeDeleted, nil
 	}
@@ -357,6 +290,9 @@ func (m *model) byJob(id fsm.JobID) (fsm.TenantName, *modelTenant) {
 func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
 	if h := m.handover(c.ID); h != nil {
 		return m.advanceHandover(h, c)
+	}
+	if code, ok := m.advanceMove(c); ok {
+		return code
 	}
 	name, t := m.byJob(c.ID)
 	if t == nil || t.step != c.From {
@@ -386,14 +322,16 @@ func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
 	return ""
 }
 
-func (m *model) pin(name fsm.TenantName) fsm.Code {
-	switch t := m.tenants[name]; {
-	case t == nil && !fsm.ValidName(string(name)):
+func (m *model) pin(c *fsm.SetPin) fsm.Code {
+	switch t := m.tenants[c.Tenant]; {
+	case t == nil && !fsm.ValidName(string(c.Tenant)):
 		return fsm.CodeBadRequest
 	case t == nil:
 		return fsm.CodeTenantUnknown
 	case t.step == fsm.StepUndo || t.step == fsm.StepRemove:
 		return fsm.CodeBusy
+	default:
+		t.pinned = c.Pinned
 	}
 	return ""
 }
@@ -417,14 +355,18 @@ func (m *model) compare(s *fsm.State) error {
 	}
 	for name, n := range m.nodes {
 		r, ok := s.Node(name)
-		if !ok || r.Region != n.region || r.Standby != n.standby || r.Weight != n.weight || r.Lost != n.lost || r.Lease != n.lease {
+		if !ok || r.Region != n.region || r.Standby != n.standby || r.Weight != n.weight || r.Lost != n.lost || r.Lease != n.lease ||
+			(r.Drain != nil) != (n.drain != nil) || r.Drain != nil && *r.Drain != fsm.Drain(*n.drain) {
 			return fmt.Errorf("node %s: %+v, the model has %+v", name, r, *n)
 		}
 	}
 	if got := s.Settings(); got.LongestLease != m.longest {
 		return fmt.Errorf("the longest lease is %d, the model has %d", got.LongestLease, m.longest)
 	}
-	return m.compareHandovers(s)
+	if err := m.compareHandovers(s); err != nil {
+		return err
+	}
+	return m.compareMoves(s)
 }
 
 // Every answer and every placement of a long random log is what the plain
@@ -432,7 +374,7 @@ func (m *model) compare(s *fsm.State) error {
 // and a view that follows the events equals the projection.
 func TestRandomLogsAgainstTheModel(t *testing.T) {
 	codes := make(map[fsm.Code]int)
-	for seed := range uint64(150) {
+	for seed := range uint64(200) {
 		l, s, m, v := fsmtest.NewLog(seed), fsm.New(), newModel(), fsm.NewView()
 		for i := range 400 {
 			e := l.Next(s)
@@ -467,7 +409,8 @@ func TestRandomLogsAgainstTheModel(t *testing.T) {
 		fsm.CodeMemberUnknown, fsm.CodeTenantExists, fsm.CodeNodeInUse, fsm.CodeRegionMismatch, fsm.CodeNodeIsStandby,
 		fsm.CodePairConflict, fsm.CodeNoNode, fsm.CodeBusy, fsm.CodeStale, fsm.CodeKeyReused, fsm.CodeScope,
 		fsm.CodeNodeRefused, fsm.CodeDeleted, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
-		fsm.CodeNoCopy, fsm.CodeNodeUnleased, fsm.CodeNodeLost,
+		fsm.CodeNoCopy, fsm.CodeNodeUnleased, fsm.CodeNodeLost, fsm.CodeAlreadyThere, fsm.CodePinned, fsm.CodeNodeDraining,
+		fsm.CodeNoRoom, fsm.CodeMoveUnknown, fsm.CodeMoveEnded, fsm.CodeMoveReleased, fsm.CodeNodeUnreachable,
 	} {
 		if codes[code] == 0 {
 			t.Errorf("no entry was answered with %q: the logs are too tame", code)

@@ -14,14 +14,15 @@ type Log struct {
 	at   fsm.Revision
 	term uint64
 	now  fsm.Millis
-	// calm logs are of one region, know all commands soon and delete less, so
+	// calm logs are of one region, or two, know all commands soon and delete less, so
 	// that units get copies and flip; the others meet more refusals.
-	calm bool
+	calm, two bool
 }
 
-// NewLog begins a log; those of odd seeds are calm.
+// NewLog begins a log; those of odd seeds are calm, every other one of these in two
+// regions.
 func NewLog(seed uint64) *Log {
-	return &Log{rand: rand.New(rand.NewPCG(seed, 1)), term: 1, now: 1_700_000_000_000, calm: seed%2 == 1}
+	return &Log{rand: rand.New(rand.NewPCG(seed, 1)), term: 1, now: 1_700_000_000_000, calm: seed%2 == 1, two: seed%4 == 3}
 }
 
 // Entries gives a log of n entries that were applied to an empty state.
@@ -66,6 +67,9 @@ func (l *Log) command(s *fsm.State) fsm.Command {
 		return &fsm.SetSettings{Settings: l.settings()}
 	}
 	if s.CountTenants() > 2 && (l.one(2) || l.calm && l.one(2)) {
+		if l.one(3) {
+			return l.movesCommand(s)
+		}
 		return l.copiesCommand(s)
 	}
 	switch n := l.rand.IntN(100); {
@@ -136,7 +140,10 @@ func (l *Log) tenant() fsm.TenantName {
 }
 
 func (l *Log) region() fsm.RegionName {
-	if l.calm {
+	switch {
+	case l.two:
+		return pick[fsm.RegionName](l, "eu", "us")
+	case l.calm:
 		return "eu"
 	}
 	return pick[fsm.RegionName](l, "", "eu", "eu", "us", "ap")
@@ -215,6 +222,9 @@ func (l *Log) job(s *fsm.State) *fsm.Job {
 
 func (l *Log) advance(s *fsm.State) *fsm.AdvanceJob {
 	j := l.job(s)
+	if j.Kind == fsm.JobMove {
+		return l.advanceMove(s, j)
+	}
 	a := &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone}
 	if j.Step == fsm.StepMake && j.Schema != "" {
 		a.To = fsm.StepSchema
@@ -223,7 +233,7 @@ func (l *Log) advance(s *fsm.State) *fsm.AdvanceJob {
 		a.To = fsm.StepUndo
 	}
 	if l.one(12) {
-		a.From, a.To = fsm.JobStep(l.rand.IntN(7)), fsm.JobStep(l.rand.IntN(7))
+		a.From, a.To = fsm.JobStep(l.rand.IntN(13)), fsm.JobStep(l.rand.IntN(13))
 	}
 	if a.To == fsm.StepUndo && !l.one(10) {
 		a.Refusal = &fsm.Refusal{

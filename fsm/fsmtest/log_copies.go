@@ -60,7 +60,7 @@ func (l *Log) ref(p *fsm.Placed) fsm.UnitRef {
 // copy gives the node of a copy of p, or any node.
 func (l *Log) copy(p *fsm.Placed) fsm.Copy {
 	if len(p.Copies) == 0 || l.one(10) {
-		return fsm.Copy{Node: l.node(), State: fsm.CopyState(l.rand.IntN(6))}
+		return fsm.Copy{Node: l.node(), State: fsm.CopyState(l.rand.IntN(8))}
 	}
 	return p.Copies[l.rand.IntN(len(p.Copies))]
 }
@@ -111,7 +111,7 @@ func (l *Log) failOver(s *fsm.State) *fsm.FailOver {
 
 func (l *Log) beginHandover(s *fsm.State) *fsm.BeginHandover {
 	p := l.able(s)
-	h := &fsm.BeginHandover{Node: p.Node, Cause: pick(l, fsm.CauseHand, fsm.CauseStopped, fsm.CauseBehind, fsm.FlipCause(l.rand.IntN(5)))}
+	h := &fsm.BeginHandover{Node: p.Node, Cause: pick(l, fsm.CauseHand, fsm.CauseStopped, fsm.CauseBehind, fsm.CauseDrain, fsm.FlipCause(l.rand.IntN(9)))}
 	for range l.rand.IntN(3) {
 		h.Units = append(h.Units, l.ref(p))
 		if l.one(2) {
@@ -205,7 +205,7 @@ func (l *Log) changeCopies(s *fsm.State) *fsm.ChangeCopies {
 			}
 		}
 		if to == fsm.CopyLeaving && l.one(2) || l.one(12) {
-			to = fsm.CopyState(l.rand.IntN(7))
+			to = fsm.CopyState(l.rand.IntN(8))
 		}
 		ch := fsm.CopyChange{UnitRef: l.ref(p), Epoch: p.Epoch, Node: cp.Node, From: cp.State, To: to}
 		if l.one(20) {
