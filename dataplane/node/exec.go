@@ -238,6 +238,8 @@ func (a *access) seen(ctx context.Context) error {
 
 // write runs f in a write transaction, admitted before, under the writer, and after.
 func (a *access) write(ctx context.Context, f func(*store.Conn) error) (store.Position, error) {
+	a.unit.BeginCall()
+	defer a.unit.EndCall()
 	if err := a.admit(writes); err != nil {
 		return store.Position{}, err
 	}
@@ -256,6 +258,8 @@ func (a *access) write(ctx context.Context, f func(*store.Conn) error) (store.Po
 // manual runs f on the writer outside a transaction of ours, for what SQLite refuses
 // inside one.
 func (a *access) manual(ctx context.Context, f func(*store.Conn) error) (store.Position, error) {
+	a.unit.BeginCall()
+	defer a.unit.EndCall()
 	tx, err := a.begin(ctx, store.Manual)
 	if err != nil {
 		return store.Position{}, err

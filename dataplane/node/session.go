@@ -162,6 +162,8 @@ func (s *session) inTx(ctx context.Context) (committed bool, err error) {
 	if s.reading {
 		return false, s.inReadTx(ctx)
 	}
+	s.unit.BeginCall()
+	defer s.unit.EndCall()
 	if s.stmt.kind != store.KindRollback && !s.stmt.onReader() {
 		if err := s.admit(writes); err != nil {
 			return false, err
@@ -239,6 +241,8 @@ func (s *session) Sequence(ctx context.Context, sql string) (hrana.Outcome, erro
 	if s.dead {
 		return out, hranaError(store.ErrKilled)
 	}
+	s.unit.BeginCall()
+	defer s.unit.EndCall()
 	if s.tx == nil {
 		if err := s.hold(ctx, store.Manual); err != nil {
 			return out, hranaError(err)

@@ -343,6 +343,10 @@ func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.
 	if err != nil {
 		return rec, err
 	}
+	if err := u.AwaitCalls(ctx); err != nil {
+		u.Thaw()
+		return rec, err
+	}
 	if again != p {
 		u.Thaw() // it had thawed just before, and was written
 		return rec, jobConflict(&rec, "it stands at "+again.String())

@@ -25,6 +25,7 @@ type Unit struct {
 	readers  chan struct{} // one token per reader in use
 	w        *Conn         // belongs to whoever holds writer; nil until the first write
 	commits  commits
+	calls    calls
 	feed     *feed
 	dbBytes  atomic.Int64
 	walBytes atomic.Int64
