@@ -281,6 +281,9 @@ func faultPoint(label string, on any) {
 	name := strings.ReplaceAll(fmt.Sprint(on), " ", "-")
 	if cmd, ok := on.(fsm.Command); ok {
 		name = strings.TrimPrefix(fmt.Sprintf("%T", cmd), "*fsm.")
+		if step, ok := on.(*fsm.AdvanceJob); ok {
+			name += "-" + step.To.String()
+		}
 	}
 	_ = faultpoint.At(label, name)
 }

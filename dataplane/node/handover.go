@@ -9,6 +9,7 @@ import (
 
 	"domicile/dataplane/node/store"
 	"domicile/fsm"
+	"domicile/internal/faultpoint"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -134,7 +135,8 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 	if p, err = u.Freeze(ctx, limit); err != nil {
 		return p, err
 	}
-	s.streams.EndUnit(streamKey(&rec))             // those whose transactions the freeze has ended
+	s.streams.EndUnit(streamKey(&rec)) // those whose transactions the freeze has ended
+	_ = faultpoint.At("handover.frozen", name)
 	forced = forced && s.store.Damage(name) != nil // as giveUpDamaged
 	patience, cancel := ctx, func() {}
 	if forced {
@@ -145,9 +147,11 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 		return p, &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
 			Text: fmt.Sprintf("unit %s is written here again: its destination %s did not have its last position %s in time", name, to.Node, p)}
 	}
+	_ = faultpoint.At("handover.held", name)
 	if _, err = s.giveUp(ctx, u, job, p, &placement{string(to.Node), to.Addr}); err != nil {
 		return p, err
 	}
+	_ = faultpoint.At("handover.given", name)
 	s.streams.EndUnit(streamKey(&rec))
 	s.replica.Ended([]string{name})
 	return p, nil

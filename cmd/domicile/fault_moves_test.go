@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"domicile/internal/faultpoint"
+	"domicile/internal/history"
+	"domicile/internal/testcluster"
+	"domicile/internal/wait"
+)
+
+// moveLine is a move as the admin API tells of it.
+type moveLine struct {
+	ID      uint64 `json:"id"`
+	Step    string `json:"step"`
+	Outcome string `json:"outcome"`
+	Problem string `json:"problem"`
+}
+
+// beginMove begins a move of a tenant, and gives its number. Where the answer is lost
+// with a leader it is asked again, under the same key.
+func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id uint64) {
+	t.Helper()
+	key := fmt.Sprintf("move-%s-%d", tenant, time.Now().UnixNano())
+	wait.For(t, "the move of "+tenant+" is begun", func() error {
+		a := c.Do(http.MethodPost, c.Proxies[0].URL+"/_shard/tenants/"+tenant+"/move", body, "Idempotency-Key", key)
+		if a.Status != http.StatusAccepted {
+			return fmt.Errorf("%s", a)
+		}
+		var j moveLine
+		a.Decode(t, &j)
+		id = j.ID
+		return nil
+	})
+	return id
+}
+
+// awaitMoved waits until nothing more is done for a move, but the removal of what is
+// left where nobody answers.
+func awaitMoved(t *testing.T, c *testcluster.Cluster, id uint64) (j moveLine) {
+	t.Helper()
+	wait.For(t, fmt.Sprintf("move %d has ended", id), func() error {
+		a := c.Do(http.MethodGet, fmt.Sprintf("%s/_shard/moves/%d", c.Proxies[0].URL, id), "")
+		if a.Status != http.StatusOK {
+			return fmt.Errorf("%s", a)
+		}
+		a.Decode(t, &j)
+		if j.Outcome == "" && j.Step != "cleaning" {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
+	return j
+}
+
+// who dies at a step of a move.
+const (
+	leaderDies = "the leader"
+	sourceDies = "the source"
+	targetDies = "the target"
+)
+
+// moveSteps are the labelled points at which somebody dies. Where stays is set the
+// process is started again only after the move has ended.
+var moveSteps = []struct {
+	who, label, on string
+	stays          bool
+	outcome        string // that it must have; "": either
+}{
+	{leaderDies, "propose", "AdvanceJob-copy", false, "done"},
+	{leaderDies, "proposed", "AdvanceJob-copy", true, "done"},
+	{leaderDies, "call", "follow", false, "done"},
+	{leaderDies, "called", "follow", true, "done"},
+	{leaderDies, "propose", "AdvanceJob-release", false, "done"},
+	{leaderDies, "proposed", "AdvanceJob-release", true, "done"},
+	{leaderDies, "call", "hand-over", false, "done"},
+	{leaderDies, "called", "hand-over", true, "done"},
+	{leaderDies, "propose", "EndRelease", false, "done"},
+	{leaderDies, "proposed", "EndRelease", true, "done"},
+	{leaderDies, "call", "promote", false, "done"},
+	{leaderDies, "called", "promote", true, "done"},
+	{leaderDies, "propose", "ConfirmPromotion", false, "done"},
+	{leaderDies, "proposed", "ConfirmPromotion", true, "done"},
+	{leaderDies, "propose", "NoteJob", false, "done"},
+	{leaderDies, "call", "remove", true, "done"},
+	{leaderDies, "propose", "AdvanceJob-done", false, "done"},
+	{sourceDies, "store.image", faultpoint.Any, false, ""},
+	{sourceDies, "handover.frozen", faultpoint.Any, false, ""},
+	{sourceDies, "handover.frozen", faultpoint.Any, true, ""},
+	{sourceDies, "handover.held", faultpoint.Any, true, ""},
+	{sourceDies, "handover.given", faultpoint.Any, false, ""},
+	{sourceDies, "handover.given", faultpoint.Any, true, ""},
+	{targetDies, "store.image", faultpoint.Any, false, ""},
+	{targetDies, "store.image", faultpoint.Any, true, "undone"},
+	{targetDies, "store.rename", faultpoint.Any, false, ""},
+	{targetDies, "store.record", faultpoint.Any, false, ""},
+	{targetDies, "store.apply", faultpoint.Any, true, "undone"},
+}
+
+// TestFaultsM5KillAtEveryStepOfAMove: the leader, the source or the target is ended at a
+// step of a move under load. The move is finished or undone, the tenant is written again,
+// nothing that was acknowledged is lost and nothing is left behind.
+func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
+	c := faultCluster(t, 4, faultLease)
+	for i, step := range moveSteps {
+		name := fmt.Sprintf("m%d", i)
+		t.Run(fmt.Sprintf("%s at %s %s, stays %v", step.who, step.label, step.on, step.stays), func(t *testing.T) {
+			createReplicated(t, c, "n1", name)
+			rec := history.NewRecorder()
+			load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{name}, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
+			func() {
+				defer load.Stop()
+				awaitProgress(t, rec, 10, name)
+				at := map[string][]*testcluster.Process{leaderDies: c.Controls, sourceDies: c.Nodes[:1], targetDies: c.Nodes[2:3]}[step.who]
+				r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1}
+				var heal []func()
+				for _, p := range at {
+					heal = append(heal, p.Fault(r))
+				}
+				id := beginMove(t, c, name, `{"to":"n3","wait":false}`)
+				killed := reach(t, r, at)
+				for _, f := range heal {
+					f()
+				}
+				if !step.stays {
+					killed.Start()
+				}
+				j := awaitMoved(t, c, id)
+				t.Logf("%s ended: %+v", killed.ID, j)
+				if step.outcome != "" && j.Outcome != step.outcome && (j.Step != "cleaning" || step.outcome != "done") {
+					t.Errorf("outcome %q, want %q", j.Outcome, step.outcome)
+				}
+				awaitProgress(t, rec, 10, name)
+				if step.stays {
+					killed.Start()
+				}
+				killed.AwaitReady()
+				c.AwaitCopiesInSync(1, name)
+				awaitProgress(t, rec, 10, name)
+			}()
+			if err := history.Check(rec.Ops(), finalLogs(t, c, name), time.Minute); err != nil {
+				t.Error(err)
+			}
+			c.Verify(name)
+			c.Must(c.Do(http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+		})
+		if t.Failed() {
+			break
+		}
+	}
+}
