@@ -72,6 +72,7 @@ func (c *nodeCmd) Run(ctx context.Context, e *env) error {
 		cfg.Audit = audit
 	}
 	if faultpoint.Enabled {
+		cfg.Point = faultpoint.At
 		cfg.Store.Fault = func(op store.FileOp, unit string) error { return faultpoint.At("store."+string(op), unit) }
 	}
 	s, err := node.New(cfg)

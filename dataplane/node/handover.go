@@ -9,7 +9,6 @@ import (
 
 	"domicile/dataplane/node/store"
 	"domicile/fsm"
-	"domicile/internal/faultpoint"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -104,6 +103,12 @@ func (s *Server) each(units []proto.HandoverUnit, do func(*proto.HandoverUnit) (
 	wg.Wait()
 }
 
+func (s *Server) point(label, unit string) {
+	if s.cfg.Point != nil {
+		_ = s.cfg.Point(label, unit) // nothing that fails comes after it
+	}
+}
+
 func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duration, forced bool, to *proto.HandoverUnit) (p store.Position, err error) {
 	name := string(to.Unit)
 	rec, err := s.store.Get(name)
@@ -136,7 +141,7 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 		return p, err
 	}
 	s.streams.EndUnit(streamKey(&rec)) // those whose transactions the freeze has ended
-	_ = faultpoint.At("handover.frozen", name)
+	s.point("handover.frozen", name)
 	forced = forced && s.store.Damage(name) != nil // as giveUpDamaged
 	patience, cancel := ctx, func() {}
 	if forced {
@@ -147,11 +152,11 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 		return p, &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: err,
 			Text: fmt.Sprintf("unit %s is written here again: its destination %s did not have its last position %s in time", name, to.Node, p)}
 	}
-	_ = faultpoint.At("handover.held", name)
+	s.point("handover.held", name)
 	if _, err = s.giveUp(ctx, u, job, p, &placement{string(to.Node), to.Addr}); err != nil {
 		return p, err
 	}
-	_ = faultpoint.At("handover.given", name)
+	s.point("handover.given", name)
 	s.streams.EndUnit(streamKey(&rec))
 	s.replica.Ended([]string{name})
 	return p, nil
