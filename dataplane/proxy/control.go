@@ -32,8 +32,9 @@ type control struct {
 }
 
 type controlServer struct {
-	base string // http(s)://host:port
-	up   *http1.Upstream
+	base   string // http(s)://host:port
+	up     *http1.Upstream
+	broken *atomic.Uint64 // requests that had failed on its connections when that was looked at last
 }
 
 // controlName is the name of control servers' upstreams; no node can have it (G11).
@@ -67,7 +68,7 @@ func newControl(cfg *Config, token func() string, log hclog.Logger) (c *control,
 		if err != nil {
 			return c, fmt.Errorf("control server: %w", err)
 		}
-		s := controlServer{base: scheme + "://" + hostport}
+		s := controlServer{base: scheme + "://" + hostport, broken: new(atomic.Uint64)}
 		up := http1.UpstreamConfig{Name: controlName, Addr: hostport, ConnectTimeout: cfg.ConnectTimeout, Logger: log}
 		if scheme == "https" {
 			host, _, _ := net.SplitHostPort(hostport) // splitAddr has looked at it
@@ -89,10 +90,17 @@ func (c *control) close() {
 }
 
 // relay gives the server to send a request to: the n-th to be tried, from 0 on;
-// nil when all were.
+// nil when all were. One that takes connections and breaks them, as what stands before
+// a server that is gone does, is no longer the first.
 func (c *control) relay(n int) *http1.Upstream {
 	if n >= len(c.servers) {
 		return nil
+	}
+	if n == 0 {
+		i := int(c.first.Load())
+		if now := c.servers[i].up.Stats().Errors.Load(); c.servers[i].broken.Swap(now) != now {
+			c.note(i, http.StatusServiceUnavailable)
+		}
 	}
 	return c.servers[(int(c.first.Load())+n)%len(c.servers)].up
 }

@@ -282,3 +282,19 @@ func TestReloadPutsSecretsInForce(t *testing.T) {
 		t.Errorf("the new token: got %d", a.StatusCode)
 	}
 }
+
+// TestRelayLeavesAServerThatBreaksConnections: what stands before a server that is gone
+// may take connections and break them. It does not stay the first to be asked.
+func TestRelayLeavesAServerThatBreaksConnections(t *testing.T) {
+	cut := adminServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, _ := w.(http.Hijacker).Hijack()
+		c.Close()
+	})
+	other := adminServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	p := start(t, []string{cut.URL, other.URL}, nil)
+	p.control.first.Store(0)
+	p.get("/_shard/group") // of this one it is only known that it was not answered
+	if a := p.get("/_shard/group"); a.StatusCode != 200 {
+		t.Errorf("got %d %s: want the next request at the next server", a.StatusCode, a.body)
+	}
+}
