@@ -145,7 +145,8 @@ func TestR2ChangeIsNotSentTwiceWithoutAKey(t *testing.T) {
 	if first.Load() != 1 || second.Load() != 0 {
 		t.Errorf("sent %d and %d times", first.Load(), second.Load())
 	}
-	p.send("PUT", "/_shard/tenants/acme", http.Header{"Idempotency-Key": {"k"}}, "{}")
+	alone := start(t, []string{cut.URL}, nil)
+	alone.send("PUT", "/_shard/tenants/acme", http.Header{"Idempotency-Key": {"k"}}, "{}")
 	if first.Load() != 3 {
 		t.Errorf("with a key: sent %d times in all, want 3", first.Load())
 	}
