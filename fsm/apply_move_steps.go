@@ -24,7 +24,7 @@ func (c *change) advanceMove(j *Job, cmd *AdvanceJob) *Refusal {
 		c.end(&next)
 	case j.Refusal != nil:
 		r = refuse(CodeStale, "the move is given up")
-	case (j.Step == StepQueue || j.Step == StepCopy) && cmd.To == StepPromote && there:
+	case j.mayBeGivenUp() && cmd.To == StepPromote && there:
 		c.arrive(j, p)
 	case j.mayBeGivenUp() && cmd.To == StepCopy:
 		r = c.beginCopy(j, p)

@@ -298,7 +298,7 @@ func (m *model) stepMove(c *fsm.AdvanceJob, mv *modelMove, t *modelTenant) fsm.C
 		m.endMove(c.ID, "")
 	case mv.why != "":
 		return fsm.CodeStale
-	case (mv.step == fsm.StepQueue || mv.step == fsm.StepCopy) && c.To == fsm.StepPromote && there:
+	case mv.early() && c.To == fsm.StepPromote && there:
 		mv.step = fsm.StepPromote
 		if t.previous == "" {
 			mv.step = fsm.StepClean

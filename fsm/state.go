@@ -81,8 +81,11 @@ type seatKey uint64
 // million entries a second for four years to need more.
 func seatKeyOf(p *Placed) seatKey {
 	_, bucket, _ := p.Unit.Split()
-	return seatKey(uint64(p.ID)<<17 | uint64(bucket))
+	return seatKey(uint64(p.ID)<<bucketBits | uint64(bucket))
 }
+
+// bucketBits is how many bits of a seatKey are the bucket's.
+const bucketBits = 17
 
 // degree is that of the large trees. After a snapshot the first write to a
 // part of a tree copies the nodes on the way there: small nodes are less to
@@ -166,6 +169,15 @@ func (s *State) HeldBy(name NodeName) iter.Seq[*Placed] {
 	return func(yield func(*Placed) bool) {
 		if e, ok := s.nodes.Get(name); ok {
 			e.units.Scan(func(_ seatKey, p *Placed) bool { return yield(p) })
+		}
+	}
+}
+
+// HeldAfter yields those of HeldBy that were created after the unit of that id.
+func (s *State) HeldAfter(name NodeName, id UnitID) iter.Seq[*Placed] {
+	return func(yield func(*Placed) bool) {
+		if e, ok := s.nodes.Get(name); ok {
+			e.units.Ascend((seatKey(id)+1)<<bucketBits, func(_ seatKey, p *Placed) bool { return yield(p) })
 		}
 	}
 }

@@ -23,8 +23,15 @@ type copySim struct {
 	*world
 	r     *rand.Rand
 	nodes map[fsm.NodeName]*simNode
+	names []fsm.NodeName
 	calls []flight
+	late  []flight                   // whose answers were given up: they may still arrive
 	told  map[fsm.NodeName]*NodeNews // in the last round
+	sent  uint64                     // calls, numbered
+	acked map[fsm.UnitID]int         // writes that were acknowledged
+	moves bool                       // there are moves, drains and rebalances, and entries are lost
+	quiet bool                       // nothing goes wrong any more
+	ready map[fsm.JobID]bool         // moves that were let begin to copy, of which the limit was checked
 }
 
 // simNode is a node, and what the keeper of leases knows of it.
@@ -34,28 +41,55 @@ type simNode struct {
 	silent  bool
 	resumed fsm.Millis // lapses count from here, or from the last answer
 	news    NodeNews
+	// What the node itself knows: until when it may write which units, with which
+	// copies, and the newest call that each unit was told.
+	until   fsm.Millis
+	grants  map[fsm.UnitID]simGrant
+	heardOf map[fsm.UnitID]uint64
+	stuck   bool // nothing that follows here catches up
+}
+
+// simGrant names the copies that a unit's writes wait for.
+type simGrant struct {
+	epoch  uint64
+	counts []fsm.NodeName
 }
 
 type simUnit struct {
 	id     fsm.UnitID
 	from   fsm.NodeName // "": primary
 	synced bool
+	given  bool // given up: it writes no more
+	epoch  uint64
+	pos    int // writes that it has
 }
 
 var simNames = []fsm.NodeName{"n1", "n2", "n3", "n4"}
 
-func newCopySim(t *testing.T, seed uint64) *copySim {
-	s := &copySim{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 2)), nodes: map[fsm.NodeName]*simNode{}}
+func newCopySim(t *testing.T, seed uint64) *copySim { return newSim(t, seed, simNames) }
+
+func newSim(t *testing.T, seed uint64, names []fsm.NodeName) *copySim {
+	s := &copySim{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 2)), nodes: map[fsm.NodeName]*simNode{}, names: names,
+		acked: map[fsm.UnitID]int{}, ready: map[fsm.JobID]bool{}}
 	s.apply(0, &fsm.PutMember{Member: fsm.Member{ID: "c1", Raft: "127.0.0.1:9", API: "http://127.0.0.1:8", Version: fsm.Version}})
 	s.apply(0, &fsm.SetSettings{Settings: fsm.Settings{Replicas: uint32(s.r.IntN(3)), AutoFailover: simLease, RepairAfter: simRepair, RemoveAfter: simRemove}})
-	for i, n := range simNames {
+	for i, n := range names {
 		addr, token, zone := "127.0.0.1:"+fmt.Sprint(i+1), "t", fsm.ZoneName([]string{"a", "b"}[i%2])
-		s.apply(0, &fsm.PutNode{Name: n, Addr: &addr, Token: &token, Zone: &zone})
+		region := simRegion(n)
+		s.apply(0, &fsm.PutNode{Name: n, Addr: &addr, Token: &token, Zone: &zone, Region: &region})
 		s.apply(0, &fsm.SetNodeLease{Node: n, Lease: fsm.LeaseTaken})
-		s.nodes[n] = &simNode{units: map[fsm.UnitName]simUnit{}}
+		s.nodes[n] = &simNode{units: map[fsm.UnitName]simUnit{}, grants: map[fsm.UnitID]simGrant{}, heardOf: map[fsm.UnitID]uint64{}}
 	}
 	s.lead()
 	return s
+}
+
+// simRegion: nodes m1, m2 … are in another region than n1, n2 ….
+func simRegion(n fsm.NodeName) fsm.RegionName {
+	if n[0] == 'm' {
+		return "us"
+	}
+	return "eu"
 }
 
 // lead is a new leader, which knows nothing of the nodes and counts each as
@@ -81,7 +115,8 @@ func (s *copySim) renew(name fsm.NodeName) {
 		n.news.Lapsed = s.now > n.resumed+simLease+simLease/10
 		return
 	}
-	n.heard, n.resumed = s.term, s.now
+	n.heard, n.resumed, n.until = s.term, s.now, s.now+simLease
+	s.grant(name)
 	n.news = NodeNews{Lease: fsm.LeaseTaken, Answered: true, List: s.state.ListRevision(name), Lagging: map[fsm.UnitName][]string{}}
 	for u := range s.state.HeldBy(name) {
 		if u.Node != name || !u.Promoted() {
@@ -89,7 +124,7 @@ func (s *copySim) renew(name fsm.NodeName) {
 		}
 		for _, c := range u.Copies {
 			h := s.nodes[c.Node].units[u.Unit]
-			if node, _ := s.state.Node(c.Node); c.State.Follows() && (h.id != u.ID || h.from != name || !h.synced || s.nodes[c.Node].silent) {
+			if node, _ := s.state.Node(c.Node); c.State.Listed() && (h.id != u.ID || h.from != name || !h.synced || s.nodes[c.Node].silent) {
 				n.news.Lagging[u.Unit] = append(n.news.Lagging[u.Unit], "http://"+node.Addr)
 			}
 		}
@@ -108,16 +143,17 @@ func (s *copySim) round() Plan {
 	for _, a := range p.Calls {
 		s.check(a)
 		s.m.Begin(a)
-		s.calls = append(s.calls, flight{Action: a, term: s.term, sent: s.now})
+		s.sent++
+		s.calls = append(s.calls, flight{Action: a, term: s.term, sent: s.now, number: s.sent})
 	}
 	for _, c := range p.Proposals {
 		s.m.Propose(c)
 		if f, ok := c.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed && !s.nodes[f.Node].news.Lapsed {
 			s.t.Errorf("%s is failed over and has not lapsed", f.Node)
 		}
-		_, events := s.state.Apply(fsm.Entry{Revision: s.next(), Term: s.term, At: s.now, Decided: s.term, Cmd: c.Cmd})
-		s.tell(events)
-		s.m.Proposed(c, true, s.now)
+		if !s.record(c) {
+			continue
+		}
 		if f, ok := c.Cmd.(*fsm.FailOver); ok && f.Cause == fsm.CauseLapsed {
 			s.resume(f.Node)
 		}
@@ -189,12 +225,15 @@ func (s *copySim) serve(f flight) Answer {
 	}
 	n.heard = f.term
 	answer := Answer{Outcome: Done, Failed: map[fsm.UnitName]Failure{}}
+	if !s.newest(n, &f, answer.Failed) {
+		return refused
+	}
 	switch f.Verb {
 	case MakeUnit:
 		if h, ok := n.units[f.Target.Unit]; ok && h.id != f.Target.ID {
 			return refused
 		}
-		n.units[f.Target.Unit] = simUnit{id: f.Target.ID}
+		n.units[f.Target.Unit] = simUnit{id: f.Target.ID, epoch: 1}
 	case RemoveUnit, RemoveCopy:
 		if n.units[f.Target.Unit].id != f.Target.ID {
 			return absent
@@ -202,7 +241,7 @@ func (s *copySim) serve(f flight) Answer {
 		delete(n.units, f.Target.Unit)
 	case FollowUnits:
 		for _, i := range f.Units {
-			n.units[i.Unit] = simUnit{id: i.ID, from: f.Source}
+			s.follow(n, i, f.Source)
 		}
 	case PromoteUnits:
 		for _, i := range f.Units {
@@ -215,12 +254,26 @@ func (s *copySim) serve(f flight) Answer {
 				answer.Failed[i.Unit] = Failure{Why: "not now", Left: fsm.Millis(max(s.r.IntN(700)-200, 0))}
 				continue
 			}
-			n.units[i.Unit] = simUnit{id: i.ID}
+			s.promote(f.Target.Node, h, i, f.Epoch)
 		}
 	case HandOverUnits:
 		for _, i := range f.Units {
-			if s.r.IntN(4) == 0 {
-				answer.Failed[i.Unit] = Failure{Why: "no"}
+			if why := s.giveUp(f.Target.Node, i); why != nil {
+				answer.Failed[i.Unit] = *why
+			}
+		}
+	case ThawUnits:
+		for _, i := range f.Units {
+			if h, ok := n.units[i.Unit]; ok && h.id == i.ID && h.from == "" {
+				h.given = false
+				n.units[i.Unit] = h
+			}
+		}
+	case LookAtMove:
+		if h, ok := n.units[f.Target.Unit]; ok && h.id == f.Target.ID {
+			answer.Image = &Image{Held: uint64(h.pos) + 1}
+			if n.stuck && s.r.IntN(2) == 0 {
+				answer.Image.Problem = "the disk is full"
 			}
 		}
 	case LookAtUnits:
@@ -243,8 +296,13 @@ func (s *copySim) turn() {
 	s.calls = slices.Delete(s.calls, i, i+1)
 	n := s.nodes[f.Target.Node]
 	answer := silent
-	if !n.silent {
+	switch {
+	case !n.silent:
 		answer = s.serve(f)
+	case s.moves && s.r.IntN(2) == 0:
+		s.serve(f) // its answer is lost
+	case s.moves && s.r.IntN(2) == 0:
+		s.late = append(s.late, f)
 	}
 	if !f.answered {
 		s.m.End(f.Call, answer, s.now)
@@ -253,7 +311,8 @@ func (s *copySim) turn() {
 
 func (s *copySim) act() {
 	name := fsm.TenantName(fmt.Sprint("t", s.r.IntN(4)))
-	node := simNames[s.r.IntN(len(simNames))]
+	node := s.names[s.r.IntN(len(s.names))]
+	s.write()
 	switch s.r.IntN(14) {
 	case 0:
 		s.apply(0, &fsm.CreateTenant{Name: name, Node: &node})
@@ -274,10 +333,7 @@ func (s *copySim) act() {
 	case 7, 8:
 		s.renew(node)
 	case 9:
-		for u, h := range s.nodes[node].units {
-			h.synced = h.from != ""
-			s.nodes[node].units[u] = h
-		}
+		s.sync(node)
 	default:
 		s.turn()
 	}
@@ -287,17 +343,16 @@ func (s *copySim) act() {
 
 // settle has every node answer until nothing is left to do, for longer than it
 // takes to find what a late call has left behind.
-func (s *copySim) settle() {
-	for range 1200 {
-		for _, name := range simNames {
-			n := s.nodes[name]
-			n.silent = false
-			for u, h := range n.units {
-				h.synced = h.from != ""
-				n.units[u] = h
-			}
+func (s *copySim) settle() { s.rounds(1200) }
+
+func (s *copySim) rounds(n int) {
+	for range n {
+		for _, name := range s.names {
+			s.nodes[name].silent = false
+			s.sync(name)
 			s.renew(name)
 		}
+		s.write()
 		s.round()
 		for len(s.calls) > 0 {
 			s.turn()

@@ -6,9 +6,14 @@ import (
 	"domicile/fsm"
 )
 
-// DrainAgain is when the units of a node that is drained are looked at again, though
-// nothing of them could be given away.
-const DrainAgain fsm.Millis = 250
+const (
+	// DrainAgain is when the units of a node that is drained are looked at again though
+	// none of them could be given away; later by a millisecond for DrainPace units.
+	DrainAgain fsm.Millis = 250
+	DrainPace  fsm.Millis = 50
+	// DrainAtOnce bounds the units of a drained node that one round looks at.
+	DrainAtOnce int = 2000
+)
 
 // drains empties the nodes that are drained (N7): their units are handed over to copies
 // that are in sync, some at a time; those that are to have no copies are moved. What
@@ -21,49 +26,59 @@ func (p *planner) drains() {
 		}
 	}
 	for _, name := range draining {
+		n, _ := p.s.Node(name)
+		if n.Lost || p.isSilent(name) || p.sources[name] || !p.free(Matter{Kind: MatterHandover, Node: name}) {
+			continue // a failover gives its units away, or what it hands over is waited for
+		}
 		k := p.m.node(name)
-		if n, _ := p.s.Node(name); n.Lost || p.isSilent(name) {
-			continue // a failover gives its units away
+		if k.leaving != p.leaving[name] {
+			k.leaving, k.nextDrain = p.leaving[name], 0
 		}
 		if p.now < k.nextDrain {
 			p.wakeAt(k.nextDrain)
 			continue
 		}
-		if !p.drain(name, draining) {
-			k.nextDrain = p.now + DrainAgain
-			p.wakeAt(k.nextDrain)
-		}
+		p.drain(n, k, draining)
 	}
 }
 
-// drain plans what may leave a node now, and reports whether anything is under way.
-func (p *planner) drain(name fsm.NodeName, draining []fsm.NodeName) bool {
-	n, _ := p.s.Node(name)
-	not := append(p.silent(), draining...)
-	hand := &fsm.BeginHandover{Node: name, Cause: fsm.CauseDrain, Silent: not}
+// drain plans what may leave a node now, of the next of its units.
+func (p *planner) drain(n *fsm.Node, k *nodeMemory, draining []fsm.NodeName) {
+	hand := &fsm.BeginHandover{Node: n.Name, Cause: fsm.CauseDrain, Silent: append(p.silent(), draining...)}
 	var move *fsm.BeginMove
-	for u := range p.s.HeldBy(name) {
-		if len(hand.Units) == UnitsPerHandover {
+	begins := Matter{Kind: MatterMove, Node: n.Name}
+	mayMove := p.leaving[n.Name] < p.movesPerNode() && p.free(begins)
+	seen, last, all := 0, k.drained, true
+	for u := range p.s.HeldAfter(n.Name, k.drained) {
+		if all = move == nil && len(hand.Units) < UnitsPerHandover && (seen < DrainAtOnce || u.ID == last); !all {
 			break
 		}
-		if u.Node != name || u.State != fsm.UnitActive || !u.Promoted() || !p.mayLeave(u, n.Drain.Forced) {
+		seen, last = seen+1, u.ID
+		if u.Node != n.Name || u.State != fsm.UnitActive || !u.Promoted() || !p.mayLeave(u, n.Drain.Forced) {
 			continue
 		}
-		if to, ok := p.s.Successor(u, not); ok && slices.Contains(inSync(u), to) {
+		if to, ok := p.s.Successor(u, hand.Silent); ok && slices.Contains(inSync(u), to) {
 			hand.Units = append(hand.Units, ref(u))
-		} else if move == nil && p.s.CopiesWanted(u) == 0 && p.moving[name] < p.movesPerNode() {
+		} else if mayMove && p.s.CopiesWanted(u) == 0 {
 			move = &fsm.BeginMove{Unit: u.Unit, Cause: fsm.CauseDrain, Forced: n.Drain.Forced, Silent: p.silent()}
 		}
 	}
-	busy := p.sources[name] || p.moving[name] > 0
-	if len(hand.Units) > 0 && !p.sources[name] {
-		p.proposeFor(Matter{Kind: MatterHandover, Node: name}, hand)
-		busy = true
+	if k.drained = last; all {
+		k.drained = 0
 	}
-	if move != nil {
-		busy = p.propose(Matter{Kind: MatterMove, Node: name}, move) || busy
+	planned := len(hand.Units) > 0 && p.propose(Matter{Kind: MatterHandover, Node: n.Name}, hand)
+	planned = move != nil && p.propose(begins, move) || planned
+	switch {
+	case planned:
+		k.nextDrain = 0
+		return
+	case !all:
+		k.nextDrain = p.now + 1
+	default:
+		primaries, copies := p.s.NodeHolds(n.Name)
+		k.nextDrain = p.now + DrainAgain + fsm.Millis(primaries+copies)/DrainPace
 	}
-	return busy
+	p.wakeAt(k.nextDrain)
 }
 
 // mayLeave reports whether a drain may give a unit away: no move has it, and it is not

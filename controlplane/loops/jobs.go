@@ -201,8 +201,9 @@ func (p *planner) release(j *fsm.Job) {
 		p.m.notReleased(j, &t.last)
 		var released []fsm.UnitRef
 		for _, target := range j.Targets {
-			// What the node does not hold it cannot write either.
-			if f, failed := t.last.Failed[target.Unit]; !failed || f.Absent {
+			// What the node does not hold it cannot write either. A move's target need
+			// not be in sync: that it has the last position only a release can tell.
+			if f, failed := t.last.Failed[target.Unit]; !failed || f.Absent && j.Kind == fsm.JobHandover {
 				u := fsm.UnitRef{Unit: target.Unit, ID: target.ID}
 				released = append(released, u)
 				if news := p.news.Nodes[j.Source]; news != nil && slices.Contains(news.Damaged, u.Unit) {
@@ -266,17 +267,11 @@ func (p *planner) thaw(j *fsm.Job) {
 
 // thawed has a move whose source did not release its unit try again, or ends it.
 func (p *planner) thawed(j *fsm.Job) {
-	t := j.Targets[0]
 	k := p.m.move(j.ID)
-	u, ok := p.s.Placed(t.Unit)
 	switch {
-	case j.Refusal != nil: // it was cancelled
-		p.undo(j, j.Refusal.Code, j.Refusal.Text)
-	case !ok || u.ID != t.ID || u.State == fsm.UnitDeleting:
-		p.undo(j, fsm.CodeDeleted, "tenant "+string(j.Tenant)+" was deleted")
+	case !p.ready(j, p.subject(j)):
 	case k.tries+1 >= ReleaseTries:
 		p.undo(j, fsm.CodeMoveUndone, "node "+string(j.Source)+" did not give the tenant up: "+k.why)
-	case u.Node == t.Node || u.State != fsm.UnitActive || !u.Promoted(): // a failover goes first
 	default:
 		k.tries++
 		k.frozen = 0

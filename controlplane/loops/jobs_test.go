@@ -310,6 +310,7 @@ type flight struct {
 	Action
 	term     uint64
 	sent     fsm.Millis
+	number   uint64
 	answered bool
 }
 

@@ -13,6 +13,9 @@ const (
 	// MoveSilence is for how long a move waits for a target that does not answer, or
 	// cannot follow, before it is undone.
 	MoveSilence fsm.Millis = 30_000
+	// BesideFor is for how long a target that has caught up waits for the replicas to be
+	// beside it: what they lack then is placed by repair (C6).
+	BesideFor fsm.Millis = 120_000
 	// ReleaseTries is how often a source is asked to give a unit up for one move.
 	ReleaseTries = 5
 )
@@ -23,6 +26,7 @@ type moveMemory struct {
 	troubled  fsm.Millis // since when the target is silent or cannot follow; 0: it is neither
 	trouble   string
 	looking   bool
+	beside    fsm.Millis // since when the target has waited for the replicas to be; 0: it does not
 	frozen    fsm.Millis // when the source was asked for the release that was given
 	tries     int        // releases that were not given
 	why       string     // the last one was not
@@ -70,11 +74,16 @@ func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
 	}
 }
 
-// countMoves counts, for each node, the moves that copy to or from it.
+// countMoves counts, for each node, the moves that copy to or from it, and those that
+// are to take a unit from it.
 func (p *planner) countMoves(j *fsm.Job) {
-	switch {
-	case j.Step == fsm.StepClean:
+	if j.Step == fsm.StepClean {
 		return
+	}
+	if u := p.subject(j); u != nil {
+		p.leaving[u.Node]++
+	}
+	switch {
 	case j.Step == fsm.StepQueue && p.free(Matter{Kind: MatterJob, Job: j.ID}):
 		return
 	}
@@ -84,7 +93,7 @@ func (p *planner) countMoves(j *fsm.Job) {
 func (p *planner) takeTurn(j *fsm.Job) {
 	t := j.Targets[0]
 	source := j.Source
-	if u, ok := p.s.Placed(t.Unit); ok && u.ID == t.ID {
+	if u := p.subject(j); u != nil && u.Node != t.Node {
 		source = u.Node
 	}
 	p.moving[source]++
@@ -106,11 +115,7 @@ func (p *planner) movesPerNode() int {
 
 // move plans a move's next step.
 func (p *planner) move(j *fsm.Job) {
-	t := j.Targets[0]
-	u, ok := p.s.Placed(t.Unit)
-	if !ok || u.ID != t.ID || u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
-		u = nil // it was deleted
-	}
+	u := p.subject(j)
 	switch j.Step {
 	case fsm.StepQueue:
 		p.queue(j, u)
@@ -125,6 +130,16 @@ func (p *planner) move(j *fsm.Job) {
 	case fsm.StepClean:
 		p.clean(j, u)
 	}
+}
+
+// subject gives the unit of a move, nil where it was deleted.
+func (p *planner) subject(j *fsm.Job) *fsm.Placed {
+	t := j.Targets[0]
+	u, ok := p.s.Placed(t.Unit)
+	if !ok || u.ID != t.ID || u.State != fsm.UnitActive && u.State != fsm.UnitMoving {
+		return nil
+	}
+	return u
 }
 
 func (p *planner) step(j *fsm.Job, to fsm.JobStep) {
@@ -142,11 +157,18 @@ func (p *planner) undo(j *fsm.Job, code fsm.Code, text string) {
 func (p *planner) ready(j *fsm.Job, u *fsm.Placed) bool {
 	to := j.Targets[0].Node
 	switch {
+	case j.Refusal != nil:
+		p.undo(j, j.Refusal.Code, j.Refusal.Text)
+		return false
 	case u == nil:
 		p.undo(j, fsm.CodeDeleted, "tenant "+string(j.Tenant)+" was deleted")
 		return false
 	case u.Node == to:
 		p.step(j, fsm.StepPromote)
+		return false
+	}
+	if code, why := p.unwanted(j, u); why != "" {
+		p.undo(j, code, why)
 		return false
 	}
 	n, ok := p.s.Node(to)
@@ -162,6 +184,20 @@ func (p *planner) ready(j *fsm.Job, u *fsm.Placed) bool {
 		return true
 	}
 	return false
+}
+
+// unwanted says why nobody wants any more what a drain or a rebalance began, or "".
+func (p *planner) unwanted(j *fsm.Job, u *fsm.Placed) (fsm.Code, string) {
+	if j.Cause != fsm.CauseDrain && j.Cause != fsm.CauseRebalance {
+		return "", ""
+	}
+	if t, ok := p.s.Tenant(j.Tenant); ok && t.Pinned && !j.Forced {
+		return fsm.CodePinned, "tenant " + string(j.Tenant) + " was pinned"
+	}
+	if n, ok := p.s.Node(u.Node); ok && n.Drain == nil && j.Cause == fsm.CauseDrain {
+		return fsm.CodeCancelled, "node " + string(u.Node) + ", which the tenant is on, is not being drained"
+	}
+	return "", ""
 }
 
 func (p *planner) queue(j *fsm.Job, u *fsm.Placed) {
@@ -183,13 +219,13 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" cannot take the tenant: "+k.trouble)
 		return
 	}
-	behind := false
-	for _, c := range u.Copies {
-		if c.Node == to || c.State == fsm.CopyTarget && !p.isSilent(c.Node) {
-			behind = behind || !p.caughtUp(u, c)
-		}
+	i := slices.IndexFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == to && c.State.Listed() })
+	if i < 0 { // it was the primary for a while, or the directory was recovered
+		p.step(j, fsm.StepCopy)
+		return
 	}
-	if !behind && !p.isSilent(to) {
+	if !p.isSilent(to) && p.caughtUp(u, u.Copies[i]) && !p.besideIsMissing(k, u) {
+		k.troubled = 0
 		p.step(j, fsm.StepRelease)
 		return
 	}
@@ -203,6 +239,21 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 			p.wakeAt(p.now + LookAtMoveEvery)
 		}
 	}
+}
+
+// besideIsMissing reports whether a target that has caught up is to wait for the replicas
+// to be beside it.
+func (p *planner) besideIsMissing(k *moveMemory, u *fsm.Placed) bool {
+	if !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
+		return c.State == fsm.CopyTarget && !p.isSilent(c.Node) && !p.caughtUp(u, c)
+	}) {
+		return false
+	}
+	if k.beside == 0 {
+		k.beside = p.now
+	}
+	p.wakeAt(k.beside + BesideFor)
+	return p.now < k.beside+BesideFor
 }
 
 // caughtUp reports whether a copy lacks nothing but what is under way, as the unit's

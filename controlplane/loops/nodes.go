@@ -50,6 +50,8 @@ type NodeNews struct {
 // nodeMemory is what a leader knows of a node in its own term.
 type nodeMemory struct {
 	nextDrain fsm.Millis // when its drain looks at it again
+	drained   fsm.UnitID // the last unit that its drain has looked at, 0: it begins anew
+	leaving   int        // moves that took units from it, as its drain last saw
 	lostAt    fsm.Millis // when it was first seen as lost; 0: it is not
 	boot      string     // its process, as it was seen last
 	// settling: it came, or came back, and its copies do not all follow yet. What it

@@ -205,7 +205,7 @@ type Plan struct {
 // Propose) before it is called again.
 func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p := planner{s: s, m: m, news: news, now: now, taken: make(map[fsm.NodeName]int),
-		sources: make(map[fsm.NodeName]bool), moving: make(map[fsm.NodeName]int), batches: make(map[Call][]Item)}
+		sources: make(map[fsm.NodeName]bool), moving: make(map[fsm.NodeName]int), leaving: make(map[fsm.NodeName]int), batches: make(map[Call][]Item)}
 	if p.news == nil {
 		p.news = &News{}
 	}
@@ -231,6 +231,7 @@ type planner struct {
 	// sources are nodes that are handing units over.
 	sources map[fsm.NodeName]bool
 	moving  map[fsm.NodeName]int // moves that copy to or from a node
+	leaving map[fsm.NodeName]int // moves that take a unit from a node, those that wait too
 	plan    Plan
 
 	// What the units that were looked at ask for, put together; order keeps
