@@ -12,8 +12,8 @@ import (
 	"domicile/internal/wait"
 )
 
-// moveLine is a move as the admin API tells of it.
-type moveLine struct {
+// movedLine is a move as the admin API tells of it.
+type movedLine struct {
 	ID      uint64 `json:"id"`
 	Step    string `json:"step"`
 	Outcome string `json:"outcome"`
@@ -30,7 +30,7 @@ func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id ui
 		if a.Status != http.StatusAccepted {
 			return fmt.Errorf("%s", a)
 		}
-		var j moveLine
+		var j movedLine
 		a.Decode(t, &j)
 		id = j.ID
 		return nil
@@ -40,7 +40,7 @@ func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id ui
 
 // awaitMoved waits until nothing more is done for a move, but the removal of what is
 // left where nobody answers.
-func awaitMoved(t *testing.T, c *testcluster.Cluster, id uint64) (j moveLine) {
+func awaitMoved(t *testing.T, c *testcluster.Cluster, id uint64) (j movedLine) {
 	t.Helper()
 	wait.For(t, fmt.Sprintf("move %d has ended", id), func() error {
 		a := c.Do(http.MethodGet, fmt.Sprintf("%s/_shard/moves/%d", c.Proxies[0].URL, id), "")
