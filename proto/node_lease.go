@@ -28,6 +28,9 @@ type Grant struct {
 	Acked   uint64   `json:"acked"`
 	Boot    string   `json:"boot,omitempty"`
 	Servers []string `json:"servers,omitempty"`
+	// Counted is told to a node whose last answer asked for it (AwaitsCounted), and to
+	// no other: how many units' writes wait for what it acknowledges as their copy.
+	Counted *int `json:"counted,omitempty"`
 	// Copies and InSync are given for each unit of Primaries or Add that has
 	// any: the addresses of every node that an entry may promote for it, and of
 	// those that acknowledge its writes.
@@ -58,6 +61,9 @@ type Granted struct {
 	Refused map[string]string `json:"refused,omitempty"`
 	// Stopping says that the node is about to stop, and wants to hand over.
 	Stopping bool `json:"stopping,omitempty"`
+	// AwaitsCounted says that a node that is about to stop holds copies, and goes on
+	// until none of them counts. Nodes before it take no grant with Counted.
+	AwaitsCounted bool `json:"awaits_counted,omitempty"`
 }
 
 // CopyReport is what a primary says of its units' copies. A copy of a unit of

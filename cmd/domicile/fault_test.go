@@ -60,11 +60,14 @@ func proxyURLs(c *testcluster.Cluster) (urls []string) {
 // awaitProgress waits until each unit has had n more writes acknowledged.
 func awaitProgress(t *testing.T, r *history.Recorder, n int, units ...string) {
 	t.Helper()
+	before := map[string]int{}
 	for _, u := range units {
-		before := r.Acked(u)
+		before[u] = r.Acked(u)
+	}
+	for _, u := range units {
 		wait.For(t, "writes of "+u+" are acknowledged", func() error {
-			if now := r.Acked(u); now < before+n {
-				return fmt.Errorf("%d since", now-before)
+			if now := r.Acked(u); now < before[u]+n {
+				return fmt.Errorf("%d since", now-before[u])
 			}
 			return nil
 		})

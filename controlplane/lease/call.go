@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,7 +80,9 @@ type sending struct {
 	acked  uint64
 	boot   string
 	list   *list
-	body   []byte
+	// counted is Grant.Counted; -1: it is not told.
+	counted int
+	body    []byte
 }
 
 // begin numbers and renders a grant of what the directory says now.
@@ -99,11 +102,26 @@ func (l *loop) begin(now time.Duration) (sending, bool) {
 	if c.boot = l.ledger.boot; l.foreign {
 		c.boot = noProcess
 	}
+	awaits := l.view.awaitsCounted
 	l.mu.Unlock()
+	if c.counted = -1; awaits {
+		c.counted = countedOn(state, l.name)
+	}
 	c.list = l.present(state)
 	l.sent, l.hasty = c.list.rev, false
 	c.body = l.render(&c)
 	return c, true
+}
+
+// countedOn counts the units whose writes wait for a node's copies. One that is not
+// promoted is not written yet.
+func countedOn(state *fsm.State, node fsm.NodeName) (n int) {
+	for u := range state.HeldBy(node) {
+		if u.Promoted() && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == node && c.State.Counts() }) {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *loop) render(c *sending) []byte {
@@ -125,6 +143,10 @@ func (l *loop) render(c *sending) []byte {
 	if c.boot != "" {
 		b = append(b, `,"boot":`...)
 		b = appendString(b, c.boot)
+	}
+	if c.counted >= 0 {
+		b = append(b, `,"counted":`...)
+		b = strconv.AppendInt(b, int64(c.counted), 10)
 	}
 	return append(b, '}')
 }
@@ -213,7 +235,7 @@ func (l *loop) granted(c sending, r reply, seen time.Duration, stamp uint64) out
 	l.hasty = l.view.Silent || c.acked == 0 || g.Boot != c.boot
 	l.ledger.answered(g.Boot, c.ms, seen, stamp, l.shift.confirms.succeeded.Load())
 	l.view.confirmed = c.acked > 0 && g.Boot == c.boot
-	l.view.wasLapsed = false
+	l.view.wasLapsed, l.view.awaitsCounted = false, g.AwaitsCounted
 	l.appear(func(s *Status) {
 		s.Lease, s.Boot, s.Ack, s.List = fsm.LeaseTaken, g.Boot, g.Ack, c.list.rev
 		s.Report, s.Following, s.Missing, s.Refused, s.Stopping = g.CopyReport, nil, g.Missing, l.refused(s.Refused, g.Refused), g.Stopping

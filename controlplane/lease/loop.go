@@ -18,6 +18,9 @@ const (
 	pollEvery  = time.Second      // of a node that takes no lease
 	tryEvery   = 10 * time.Second // whether it takes one now
 	maxAgain   = 3                // calls in a row where the node says what it lacks
+	// renewEvery bounds the time between two renewals of a long lease: what a node
+	// says of itself, above all that it is about to stop, is to be heard soon.
+	renewEvery = 500 * time.Millisecond
 	// catchUpEvery is how often a node is called, at least, while a copy of a unit
 	// that it writes lags: the entries that make the copy count wait for its word.
 	catchUpEvery = 250 * time.Millisecond
@@ -254,7 +257,7 @@ func (l *loop) period(ms time.Duration) time.Duration {
 	if l.lagging {
 		return min(ms/renewals, catchUpEvery)
 	}
-	return ms / renewals
+	return min(ms/renewals, renewEvery)
 }
 
 // judge takes the node for lapsed when that is certain, and reports whether it

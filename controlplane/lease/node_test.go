@@ -118,7 +118,7 @@ func (n *testNode) take(method, path string, body []byte) (int, any) {
 	if n.onTake != nil {
 		n.onTake()
 	}
-	return 200, proto.Granted{Epoch: g.Epoch, Grant: g.Grant, Boot: n.boot(), CopyReport: n.report, Stopping: n.stopping}
+	return 200, proto.Granted{Epoch: g.Epoch, Grant: g.Grant, Boot: n.boot(), CopyReport: n.report, Stopping: n.stopping, AwaitsCounted: n.stopping}
 }
 
 func (n *testNode) apply(g *proto.Grant) {

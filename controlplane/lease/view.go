@@ -15,6 +15,8 @@ type view struct {
 	confirmed bool          // the node's process has taken a grant that confirmed one
 	since     time.Duration // it answers, or is silent, from here
 	wasLapsed bool          // it was taken for lapsed, and has not answered since
+	// awaitsCounted: its last answer asked for proto.Grant.Counted.
+	awaitsCounted bool
 	// waiters is closed, and nil again, when the node has answered; nil: nobody
 	// waits.
 	waiters chan struct{}

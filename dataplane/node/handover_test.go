@@ -31,6 +31,41 @@ func TestL11AStoppingNodeHandsOverFirst(t *testing.T) {
 	}
 }
 
+// TestL11AStoppingNodeWaitsUntilNothingCountsOnItsCopies: writes elsewhere would wait for
+// what it does not acknowledge any more. A control plane that does not tell is not waited for.
+func TestL11AStoppingNodeWaitsUntilNothingCountsOnItsCopies(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		p, f := startPair(t)
+		f.s.cfg.KeepUnits = false // read by a stop alone
+		stopped := make(chan error, 1)
+		go func() { stopped <- f.stop() }()
+		wait.For(t, "the node to say that it stops", func() error {
+			if !f.s.stopping.Load() {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		counted := ""
+		for i := range maxUntold {
+			if i > 0 && tells {
+				counted = `,"counted":1`
+			}
+			f.want(200, "GET", "/_ready", "")
+			if a := f.grant(200, f.next-1, counted).body; !strings.Contains(a, `"stopping":true,"awaits_counted":true`) {
+				t.Fatalf("%s", a)
+			}
+		}
+		if tells {
+			f.want(200, "GET", "/_ready", "")
+			p.want(200, "POST", "/t/acme/query", insert) // with its acknowledgement
+			f.grant(200, f.next-1, `,"counted":0`)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // grant6 renews the list that startPair has left, and gives the answer.
 func (n *leasedNode) grant6(acked uint64) string {
 	n.t.Helper()

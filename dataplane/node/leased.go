@@ -86,6 +86,9 @@ func (r *request) grant() error {
 	}
 	s.follow(change, time.Duration(g.MS)*time.Millisecond)
 	s.lookForMissing(change)
+	if s.stopping.Load() {
+		s.counted.take(g.Counted)
+	}
 	if now := l.Current(); now && !had {
 		s.log.Info("lease granted", "term", g.Term, "units", l.State().Units)
 	}
@@ -148,6 +151,7 @@ func (s *Server) granted(g *proto.Grant) proto.Granted {
 	st := s.fence.lease.State()
 	a := proto.Granted{Epoch: st.Epoch, LeftMS: st.Left.Milliseconds(), Grant: g.Grant, Boot: s.fence.lease.Boot(),
 		Ack: s.ack(), Stopping: s.stopping.Load(), Refused: s.replica.Refused()}
+	a.AwaitsCounted = a.Stopping && s.counted.hasCopies
 	uncompared := s.replica.Uncompared()
 	lagging, behind := s.replica.Report()
 	a.CopyReport = proto.CopyReport{Lagging: byName(lagging), Behind: byName(behind), Damaged: s.damaged(func(rec *store.Record) bool {

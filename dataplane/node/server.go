@@ -38,6 +38,7 @@ type Server struct {
 
 	guard    atomic.Pointer[guard]
 	stopping atomic.Bool // about to stop: its units are to be handed over
+	counted  counted
 	draining atomic.Bool
 	asked    atomic.Int64 // when the control plane asked for the state of copies last, Unix ns
 	served   atomic.Int64 // when the last request for a tenant ended while draining, Unix ns

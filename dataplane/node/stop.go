@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"domicile/dataplane/node/lease"
@@ -66,17 +68,19 @@ func (s *Server) settlePromises(ctx context.Context) {
 
 // handAllOver tells the control plane, in the answers to its grants, or about copies,
 // that the node is about to stop, and goes on serving until it writes no unit that a copy
-// could take over, the control plane is silent, or DrainTimeout has passed (L11).
+// could take over and no write waits for a copy here, the control plane is silent, or
+// DrainTimeout has passed (L11).
 func (s *Server) handAllOver() {
 	if s.cfg.KeepUnits {
 		return
 	}
+	s.counted.hasCopies = s.holdsCopies()
 	s.stopping.Store(true)
 	defer s.tellKept()
 	if !s.toHandOver() {
 		return
 	}
-	s.log.Info("stopping: units are handed over first")
+	s.log.Info("stopping: units are handed over first, and copies are taken out")
 	limit := time.NewTimer(s.cfg.DrainTimeout)
 	defer limit.Stop()
 	tick := time.NewTicker(handOverTick)
@@ -150,13 +154,56 @@ const (
 
 const handOverTick = 10 * time.Millisecond
 
-// toHandOver reports whether a unit that is written here has a copy in sync.
+// counted is how many units' writes wait for copies on this node, as the control plane
+// tells it from when it knows that the node stops.
+type counted struct {
+	hasCopies bool // set before stopping is, and constant from then on
+	mu        sync.Mutex
+	told      bool
+	units     int
+	untold    int // grants that did not tell
+}
+
+func (c *counted) take(units *int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if units == nil {
+		c.untold++
+		return
+	}
+	c.told, c.units = true, *units
+}
+
+// maxUntold is after how many grants a control plane is taken for one that does not tell:
+// the first of a leader comes before it has heard that the node stops.
+const maxUntold = 3
+
+// waits reports whether writes elsewhere wait for copies here, or may.
+func (c *counted) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.told {
+		return c.hasCopies && c.untold < maxUntold
+	}
+	return c.units > 0
+}
+
+func (s *Server) holdsCopies() bool {
+	all, err := s.store.List("", 0)
+	return err == nil && slices.ContainsFunc(all, func(rec store.Record) bool { return rec.State == store.Following })
+}
+
+// toHandOver reports whether a unit that is written here has a copy in sync, or one that
+// is written elsewhere counts on a copy here.
 func (s *Server) toHandOver() bool {
 	if s.fence.lease == nil {
 		return s.followed()
 	}
 	if !s.fence.lease.Current() {
 		return false
+	}
+	if s.counted.waits() {
+		return true
 	}
 	found := false
 	s.fence.lease.Units(func(u lease.Unit) bool {

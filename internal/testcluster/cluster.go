@@ -71,7 +71,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	for range o.Controls {
 		c.AddControl(o.ControlArgs...).AwaitReady()
 	}
-	c.awaitVoters()
+	c.AwaitVoters()
 	for range o.Nodes {
 		c.spawnNode(o.NodeArgs...)
 	}
@@ -224,9 +224,9 @@ func (c *Cluster) Must(a Answer, status int) Answer {
 	return a
 }
 
-// awaitVoters waits until each control server counts: one that has just joined does not
+// AwaitVoters waits until each control server counts: one that has just joined does not
 // vote before it has caught up, and the loss of another would leave no majority.
-func (c *Cluster) awaitVoters() {
+func (c *Cluster) AwaitVoters() {
 	c.t.Helper()
 	wait.For(c.t, "every control server votes", func() error {
 		for _, p := range c.Controls {
