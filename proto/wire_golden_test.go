@@ -31,6 +31,7 @@ var goldenLogs = map[string]func() []fsm.Entry{
 	"v2": func() []fsm.Entry { return logOf(commandsV2()) },
 	// Of version 2 too: what came after its first log.
 	"v2-choices": func() []fsm.Entry { return logOf(commandsV2Choices()) },
+	"v3":         func() []fsm.Entry { return logOf(commandsV3()) },
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -74,7 +75,9 @@ func everyCommand() []fsm.Command {
 	}
 }
 
-func goldenLog() []fsm.Entry { return append(goldenLogs["v1"](), goldenLogs["v2"]()...) }
+func goldenLog() []fsm.Entry {
+	return slices.Concat(goldenLogs["v1"](), goldenLogs["v2"](), goldenLogs["v3"]())
+}
 
 func logOf(commands []fsm.Command) []fsm.Entry {
 	var log []fsm.Entry
@@ -106,7 +109,7 @@ func TestEveryCommandIsInAGoldenLog(t *testing.T) {
 	for _, e := range goldenLog() {
 		kinds[reflect.TypeOf(e.Cmd)] = true
 	}
-	if len(kinds) != 24 {
+	if len(kinds) != 30 {
 		t.Errorf("%d kinds of commands are in the golden logs", len(kinds))
 	}
 }
