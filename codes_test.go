@@ -146,7 +146,7 @@ func TestO9CodesOfNodesAndProxiesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := []string{ // of /_admin/, /_ready and what no client is told
-		"holder_required", "holder_newer", "unit_exists", "wrong_unit_id", "wrong_state", "job_conflict",
+		"holder_required", "holder_newer", "unit_exists", "wrong_unit_id", "wrong_state", "job_conflict", "in_use",
 		"takes_no_lease", "bad_image", "stale_call", "stale_grant", "list_not_held", "epoch_passed", "needs_image", "promised", "upgrade_required",
 		"loop_detected", "unknown_bucket", "bucket_required",
 	}

@@ -76,6 +76,7 @@ type NodeStats struct {
 	Disk    uint64 `json:"disk"`   // bytes of all unit files
 	Memory  uint64 `json:"memory"` // bytes of the open ones
 	Open    uint64 `json:"open"`
+	Free    uint64 `json:"free_bytes"`      // on the data folder's file system, for this process; 0: not known
 	Lease   bool   `json:"lease,omitempty"` // it writes only under a lease
 	Boot    string `json:"boot,omitempty"`  // the process: two addresses with the same one are one node
 }

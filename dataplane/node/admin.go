@@ -119,6 +119,7 @@ func (r *request) stats() error {
 		st.Tenants++
 		st.Disk += uint64(size)
 	}
+	st.Free, _ = r.s.store.Free() // 0 says that it is not known
 	st.Open = uint64(r.s.store.Stats().OpenUnits)
 	st.Memory = residentBytes()
 	st.Boot, st.Lease = r.s.boot, r.s.cfg.Lease

@@ -34,6 +34,18 @@ func (r *request) changes() error {
 	if err != nil {
 		return err
 	}
+	ctx, done := r.s.watchers.add(r.s.ending, unit.Name())
+	leave := release
+	release = func() { done(); leave() }
+	// Asked again: one that was given up before it was added is not ended.
+	err = r.data.admit(reads)
+	if err == nil {
+		err = r.notLost(after)
+	}
+	if err != nil {
+		release()
+		return err
+	}
 	if now := unit.Position(); after.Compare(now) > 0 {
 		release()
 		e := httpserve.Errorf(409, "position_ahead", "position %s has not been reached here; the present one is %s", after, now)
@@ -51,7 +63,7 @@ func (r *request) changes() error {
 	r.ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer s.bodies.Done()
 		defer release()
-		s.streamChanges(w, unit, after)
+		s.streamChanges(ctx, w, unit, after)
 	})
 	return nil
 }
@@ -61,13 +73,13 @@ var errBeat = errors.New("nothing has changed")
 
 // streamChanges writes until the unit, the reader or the node goes. It runs in a
 // goroutine of fasthttp's, which ends with it.
-func (s *Server) streamChanges(w *bufio.Writer, unit *store.Unit, at store.Position) {
+func (s *Server) streamChanges(ctx context.Context, w *bufio.Writer, unit *store.Unit, at store.Position) {
 	line := []byte(": changes\n\n")
 	for {
 		if _, err := w.Write(line); err != nil || w.Flush() != nil {
 			return
 		}
-		err := s.changesUntilQuiet(w, unit, &at)
+		err := s.changesUntilQuiet(ctx, w, unit, &at)
 		if err == nil {
 			return // the reader has gone
 		}
@@ -83,8 +95,8 @@ func (s *Server) streamChanges(w *bufio.Writer, unit *store.Unit, at store.Posit
 
 // changesUntilQuiet writes changes until none has come for keepAlive (errBeat), or
 // there will be no more. nil: the reader has gone.
-func (s *Server) changesUntilQuiet(w *bufio.Writer, unit *store.Unit, at *store.Position) error {
-	ctx, cancel := context.WithCancelCause(s.ending)
+func (s *Server) changesUntilQuiet(parent context.Context, w *bufio.Writer, unit *store.Unit, at *store.Position) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	beat := time.AfterFunc(keepAlive, func() { cancel(errBeat) })
 	defer beat.Stop()

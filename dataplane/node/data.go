@@ -118,6 +118,9 @@ func (r *request) acquire(ctx context.Context, unit string) (release func(), err
 // the node lost its folder, or has not got the unit yet. It is refused as any unit that
 // is elsewhere, so that the proxy holds the request until the directory says where.
 func (r *request) notHeld(unit string) error {
+	if to, gave := r.s.store.Gave(unit); gave {
+		return misdirected(&store.Record{Name: unit}, to, "it was given to another node")
+	}
 	if r.routed {
 		return misdirected(&store.Record{Name: unit}, "", "this node does not hold it, though the directory places it here")
 	}

@@ -26,6 +26,7 @@ const (
 	codeNeedsImage     = "needs_image"
 	codeEpochPassed    = "epoch_passed"
 	codeJobConflict    = "job_conflict"
+	codeInUse          = "in_use"
 )
 
 func badRequest(format string, args ...any) *httpserve.Error {

@@ -194,6 +194,7 @@ func (s *Server) giveUpDamaged(ctx context.Context, job string, forced bool, to 
 		return at, err
 	}
 	s.streams.EndUnit(streamKey(&rec))
+	s.watchers.end(name, misdirected(&rec, string(to.Node)+" "+to.Addr, "it was given to another node; connect again"))
 	s.replica.Ended([]string{name})
 	s.log.Warn("unit given up unread: its file is damaged", "unit", name, "job", job, "node", string(to.Node), "acknowledged", at.String(), "forced", forced, "err", damage)
 	return at, nil

@@ -9,13 +9,14 @@ import (
 	"domicile/proto"
 )
 
-// units is GET units: what the node holds. A unit that cannot be read is listed with
-// the reason; it does not hide the others. No unit is opened for it.
+// units is GET units: what the node holds, or of the units named by ?unit=, more than
+// once where there are several. A unit that cannot be read is listed with the reason; it
+// does not hide the others. No unit is opened for it.
 func (r *request) units() error {
 	if err := r.hearReader(); err != nil {
 		return err
 	}
-	records, err := r.s.store.List("", 0)
+	records, err := r.wanted()
 	if err != nil {
 		return err
 	}
@@ -37,8 +38,33 @@ func (r *request) units() error {
 	return r.json(200, list)
 }
 
+// wanted gives the records of the units that are asked for.
+func (r *request) wanted() ([]store.Record, error) {
+	if !r.ctx.QueryArgs().Has("unit") {
+		return r.s.store.List("", 0)
+	}
+	var records []store.Record
+	for _, name := range r.ctx.QueryArgs().PeekMulti("unit") {
+		if _, _, ok := fsm.UnitName(name).Split(); !ok {
+			return nil, badRequest("unit: %q is not a unit's name", name)
+		}
+		rec, err := r.s.store.Get(string(name))
+		if errors.Is(err, store.ErrUnknownUnit) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, rec)
+	}
+	return records, nil
+}
+
 func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
 	u = proto.HeldUnit{Unit: fsm.UnitName(rec.Name), ID: fsm.UnitID(rec.ID), State: string(rec.State), Role: roleOf(rec), From: rec.From}
+	if (rec.State == store.Active || rec.State == store.Pinned) && (r.s.store.Frozen(rec.Name) || r.s.replica.Targets(rec.Name)) {
+		u.State = string(store.Sending) // it is on its way to another node
+	}
 	if rec.State.IsCopy() {
 		u.Kind = proto.CopyKind(rec.Kind())
 	}
@@ -60,8 +86,11 @@ func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
 		u.Damaged, u.Error = true, damage.Error()
 	}
 	st := r.s.replica.Status(rec.Name)
-	if u.Error == "" {
+	if u.Problem = st.Error; u.Error == "" {
 		u.Error = st.Error
+	}
+	if st.Image != nil {
+		u.Image = &proto.ImageProgress{Bytes: st.Image.Bytes, Total: st.Image.Total}
 	}
 	if st.Lost != nil {
 		u.Lost = &proto.PositionRange{From: st.Lost.From.String(), To: st.Lost.To.String()}

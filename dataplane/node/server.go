@@ -44,6 +44,7 @@ type Server struct {
 	served   atomic.Int64 // when the last request for a tenant ended while draining, Unix ns
 	deadline atomic.Pointer[deadline]
 	changes  unitLocks
+	watchers watchers
 	gaveUp   sync.Map  // unit → job by which this process released it
 	requests sync.Pool // of *request
 

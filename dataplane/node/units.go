@@ -102,6 +102,11 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	if copied && rec.State == store.Active && r.s.fence.lease != nil && r.s.fence.lease.MayWrite(unit, rec.ID) == nil {
 		return httpserve.Errorf(409, codeWrongState, "unit %s is written here under a lease that names it: it is no copy to be removed", unit)
 	}
+	if copied {
+		if err := r.s.unused(ctx, unit); err != nil {
+			return err
+		}
+	}
 	r.s.streams.EndUnit(streamKey(&rec))
 	if copied {
 		text := string(r.ctx.Request.Header.Peek(proto.HeaderLives))
@@ -113,7 +118,11 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 		return err
 	}
 	r.s.replica.Unfollow(unit)
-	err = r.s.store.Delete(ctx, unit, rec.ID)
+	remove := r.s.store.Delete
+	if copied {
+		remove = r.s.store.Leave
+	}
+	err = remove(ctx, unit, rec.ID)
 	r.s.fence.records.forget(unit)
 	if err != nil {
 		return err
@@ -124,6 +133,20 @@ func (r *request) deleteUnit(ctx context.Context, unit string) error {
 	r.s.streams.EndUnit(streamKey(&rec))
 	r.s.log.Info("unit deleted", "unit", unit)
 	r.ctx.Response.SetStatusCode(204)
+	return nil
+}
+
+// removalPatience is how long a removal waits for what is read of the unit.
+const removalPatience = time.Second
+
+// unused waits until nothing is read of a unit that is to be removed though it lives on:
+// nobody's answer is cut for that (M9). Whoever asks is to ask again otherwise.
+func (s *Server) unused(ctx context.Context, unit string) error {
+	patience, cancel := context.WithTimeout(ctx, removalPatience)
+	defer cancel()
+	if err := s.store.AwaitUnused(patience, unit); err != nil {
+		return httpserve.Errorf(503, codeInUse, "unit %s is being read here still: it is not removed yet; ask again", unit)
+	}
 	return nil
 }
 
@@ -361,6 +384,7 @@ func (s *Server) giveUp(ctx context.Context, u *store.Unit, job string, p store.
 		return rec, fmt.Errorf("%w: %w", errRecordUnknown, err)
 	}
 	s.gaveUp.Store(u.Name(), job)
+	s.watchers.end(u.Name(), misdirected(&updated, updated.Destination, "it was given to another node; connect again"))
 	return updated, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"domicile/dataplane/node/store"
+	"domicile/internal/netfault"
 	"domicile/internal/wait"
 )
 
@@ -261,4 +262,37 @@ func TestPromise(t *testing.T) {
 	if _, err := src.r.Promise(gone, dst.addr, []string{"a"}, time.Second); err == nil {
 		t.Error("no answer was waited for")
 	}
+}
+
+// TestAWriteIsAnsweredByACopyThatComesBackWithIt: the copy has the commit, and its
+// acknowledgement was lost with the connection: what it says when it follows again counts.
+func TestAWriteIsAnsweredByACopyThatComesBackWithIt(t *testing.T) {
+	src, dst := pair(t, Config{AckReplica: true})
+	k := src.link()
+	dst.follow("acme", src, "http://"+k.Addr())
+	equal(t, "acme", src, dst)
+	src.inSync("acme", dst)
+	src.must("acme", insert(1))
+	k.CutOne(netfault.Forward) // what the copy says
+	done := make(chan error, 1)
+	go func() { _, err := src.write("acme", insert(2)); done <- err }()
+	wait.For(t, "the copy has it", func() error {
+		if m := dst.mark("acme"); m.Position.Seq != 3 {
+			return fmt.Errorf("%v", m)
+		}
+		return nil
+	})
+	k.Reset()
+	k.Heal()
+	wait.For(t, "the write is answered", func() error {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return nil
+		default:
+			return fmt.Errorf("%v", src.r.Followers("acme"))
+		}
+	})
 }

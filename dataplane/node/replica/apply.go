@@ -87,7 +87,7 @@ func (f *following) ask(ctx context.Context) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := follow{id: f.id, epoch: f.epoch, mark: mark, image: f.fresh || err != nil, kind: f.kind, name: f.unit}
+	m := follow{id: f.id, epoch: f.epoch, mark: mark, image: f.fresh || err != nil, kind: f.kind, beside: true, name: f.unit}
 	if f.ended {
 		return
 	}

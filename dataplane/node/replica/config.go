@@ -63,6 +63,9 @@ type Promises interface {
 	Promise(ctx context.Context, from string, units []Followed, d time.Duration) (refused []string, err error)
 }
 
+// Progress is how much of an image has come.
+type Progress struct{ Bytes, Total int64 }
+
 // Followed is a unit that is followed, and the epoch of its source's branch.
 type Followed struct {
 	Unit  string
@@ -71,9 +74,10 @@ type Followed struct {
 
 // Status is what GET /_admin/units says of a unit that is, or was, followed.
 type Status struct {
-	From  string // the source; "" where the unit is not followed
-	State string // one of the constants State…
-	Error string // why it is not followed, for people
+	From  string    // the source; "" where the unit is not followed
+	State string    // one of the constants State…
+	Error string    // why it is not followed, for people
+	Image *Progress // of the image that comes in; nil: none does
 	// Lost is what was given up when the unit last came back to its source's
 	// branch; it is durable. Nil where nothing was.
 	Lost *Lost

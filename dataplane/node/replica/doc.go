@@ -7,7 +7,7 @@
 //
 // Memory: a source keeps entries for Config.MemoryBytes on the whole node, and
 // Config.RingBytes for a unit; a follower holds at most twice the window of a
-// connection (wireWindow) and two entries for each source, and imageWindow for
+// connection (wireWindow) and two entries for each source, and besideWindow for
 // each image.
 //
 // # Goroutines

@@ -137,7 +137,7 @@ func (f *feed) wake() {
 	for _, p := range f.peers {
 		switch {
 		case p.sub == nil:
-		case p.sub.state == subStreaming:
+		case p.sub.fed():
 			p.sub.ready()
 		case p.sub.state == subAhead && p.sub.asked.mark.Position.Epoch == f.captured.Position.Epoch:
 			// What it has more was not waited for: it is another history now.

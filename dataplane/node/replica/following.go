@@ -99,7 +99,7 @@ func (f *following) received(fr frame) error {
 		if err != nil {
 			return err
 		}
-		i := newImageIn(m)
+		i := newImageIn(m, f.l.gave)
 		f.mu.Lock()
 		if f.incoming != nil {
 			f.incoming.abort(errBegunAgain)
@@ -115,7 +115,18 @@ func (f *following) received(fr frame) error {
 		if i == nil {
 			return nil // given up here
 		}
-		return i.received(fr)
+		_, err := i.received(fr)
+		return err
+	case frameEntry:
+		f.mu.Lock()
+		i := f.incoming
+		f.mu.Unlock()
+		if i == nil {
+			break
+		}
+		if taken, err := i.received(fr); taken || err != nil {
+			return err
+		}
 	case frameEnd:
 		m, err := decodeEnd(fr.payload)
 		if err != nil {

@@ -28,6 +28,9 @@ const (
 	frameAck      frameType = 3 // the position that is on disk
 	frameTook     frameType = 4 // bytes of the image that were written
 	framePromised frameType = 5
+	// frameWrote: the position up to which entries are written beside an image; they
+	// count for nothing yet.
+	frameWrote frameType = 6
 )
 
 // From the source.
@@ -36,7 +39,7 @@ const (
 	frameEntry   frameType = 18 // a commit
 	frameImage   frameType = 19 // an image begins
 	frameChunk   frameType = 20
-	frameImaged  frameType = 21 // an image has ended: its SHA-256
+	frameImaged  frameType = 21 // an image has ended: its SHA-256, and the position that makes it whole
 	frameEnd     frameType = 22 // the unit is fed no longer, and why
 	framePromise frameType = 23
 )
@@ -69,7 +72,7 @@ func maxPayload(t frameType) int {
 		return maxNames
 	case frameStart, frameImage:
 		return maxSmall + maxBranches*16
-	case frameFollow, frameUnfollow, frameAck, frameTook, frameImaged, frameEnd, frameBeat:
+	case frameFollow, frameUnfollow, frameAck, frameTook, frameWrote, frameImaged, frameEnd, frameBeat:
 		return maxSmall
 	}
 	return 0

@@ -15,6 +15,7 @@ import (
 type imageOut struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	window int
 
 	mu      sync.Mutex
 	piece   []byte // is to be written next; nil: none
@@ -58,23 +59,17 @@ func (s *session) nextImage(ended int) {
 func (s *session) sendImage(b *sub) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	i := &imageOut{ctx: ctx, cancel: cancel, changed: make(chan struct{}, 1)}
+	i := &imageOut{ctx: ctx, cancel: cancel, window: imageWindow, changed: make(chan struct{}, 1)}
+	if b.asked.beside {
+		i.window = besideWindow
+	}
 	b.f.mu.Lock()
 	if b.state != subImaging {
 		b.f.mu.Unlock()
 		return
 	}
 	b.image = i
-	b.images++
-	pause := time.Duration(0)
-	if b.images > 1 {
-		pause = backoff(b.images - 2)
-	}
 	b.f.mu.Unlock()
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-	}
 	err := s.stream(ctx, b, i)
 	b.f.mu.Lock()
 	defer b.f.mu.Unlock()
@@ -82,28 +77,36 @@ func (s *session) sendImage(b *sub) {
 	switch {
 	case b.state != subImaging || s.ctx.Err() != nil:
 	case errors.Is(err, errFellBehind):
-		s.r.log.Info("an image is begun again", "unit", b.f.unit, "node", s.as, "err", err)
-		b.beginImage(startImage)
+		s.r.log.Info("an image was given up", "unit", b.f.unit, "node", s.as, "err", err)
+		b.fellBehind()
 	case err != nil:
 		s.r.log.Warn("an image cannot be sent", "unit", b.f.unit, "node", s.as, "err", err)
 		s.finish(b, endFailed, err.Error())
 		if p := b.f.peers[s.as]; p != nil && p.sub == b {
 			b.f.left(p)
 		}
+	case b.asked.beside:
+		b.imaged = true
+		b.ready()
 	default:
 		b.state = subStreaming
 		b.ready()
 	}
 }
 
-// stream sends the image's frames.
+// stream sends the image's frames: to a follower that takes entries beside it a moving
+// one, which holds up nothing here and is whole with the entries up to its end.
 func (s *session) stream(ctx context.Context, b *sub, i *imageOut) error {
 	u, release, err := s.r.store.Acquire(ctx, b.f.unit)
 	if err != nil {
 		return err
 	}
 	defer release()
-	img, err := u.Image(ctx)
+	begin := u.Image
+	if b.asked.beside {
+		begin = u.MovingImage
+	}
+	img, err := begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,6 +121,7 @@ func (s *session) stream(ctx context.Context, b *sub, i *imageOut) error {
 		b.f.captured = at
 	}
 	b.next = img.Position.Seq + 1
+	b.beside = b.asked.beside
 	b.say(frameImage, (&image{img.Size, at, img.Lineage}).encode())
 	b.f.mu.Unlock()
 	if _, err := img.WriteTo(&imageWriter{b, i}); err != nil {
@@ -126,6 +130,13 @@ func (s *session) stream(ctx context.Context, b *sub, i *imageOut) error {
 	sum, err := hex.DecodeString(img.Sum())
 	if err != nil {
 		return err
+	}
+	if b.asked.beside {
+		end, err := img.End(ctx)
+		if err != nil {
+			return err
+		}
+		sum = appendPosition(sum, end)
 	}
 	b.f.mu.Lock()
 	b.say(frameImaged, sum)
@@ -160,7 +171,7 @@ func (w *imageWriter) put(p []byte) error {
 		return errFellBehind // the rest would be of no use
 	}
 	i := w.i
-	if err := i.await(func() bool { return i.under+len(p) <= imageWindow }); err != nil {
+	if err := i.await(func() bool { return i.under+len(p) <= i.window }); err != nil {
 		return err
 	}
 	i.mu.Lock()
@@ -239,7 +250,7 @@ func (b *sub) imageTaken(n int64) (err error) {
 		return nil
 	}
 	i.change(func() {
-		if i.under -= int(min(n, imageWindow)); i.under < 0 {
+		if i.under -= int(min(n, besideWindow)); i.under < 0 {
 			err = fmt.Errorf("%w: more of the image of unit %s was taken than was sent", errFrame, b.f.unit)
 		}
 	})

@@ -313,6 +313,9 @@ func (r *Replicator) Status(unit string) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.From, s.State, s.Error = f.l.from, f.state, f.why
+	if i := f.incoming; i != nil {
+		s.Image = &Progress{i.progress(), i.size}
+	}
 	if !connected {
 		s.State, s.Error = StateConnecting, why
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -32,7 +33,9 @@ type follow struct {
 	mark  store.Mark
 	image bool // it cannot go on from mark
 	kind  store.CopyKind
-	name  string
+	// beside: entries may come while an image does, to be put over it.
+	beside bool
+	name   string
 }
 
 // The flags of a follow. Peers of before there were kinds know of followImage alone,
@@ -41,6 +44,7 @@ const (
 	followImage  = 1
 	followReader = 2
 	followTarget = 4
+	followBeside = 8
 )
 
 func (m *follow) encode() []byte {
@@ -53,6 +57,9 @@ func (m *follow) encode() []byte {
 	case store.CopyTarget:
 		flags = followTarget
 	case store.CopyOrdinary:
+	}
+	if m.beside {
+		flags |= followBeside
 	}
 	if m.image && flags != 0 {
 		mark = store.Mark{} // so that a peer that does not know the flags sends an image, too
@@ -67,7 +74,7 @@ func decodeFollow(p []byte) (m follow, err error) {
 	f := fields{b: p}
 	m = follow{id: f.u64(), epoch: f.u64(), mark: f.mark()}
 	flags := f.u8()
-	m.image = flags&followImage != 0
+	m.image, m.beside = flags&followImage != 0, flags&followBeside != 0
 	switch {
 	case flags&followReader != 0:
 		m.kind = store.CopyReader
@@ -266,6 +273,22 @@ func decodeCount(t frameType, p []byte) (int64, error) {
 		return 0, fmt.Errorf("%w: %d bytes taken", errFrame, n)
 	}
 	return n, nil
+}
+
+// imaged ends an image: its SHA-256, and the position up to which the entries beside it
+// make it whole; zero where it is whole without.
+type imaged struct {
+	sum [sha256.Size]byte
+	end store.Position
+}
+
+func decodeImaged(p []byte) (m imaged, err error) {
+	f := fields{b: p}
+	copy(m.sum[:], f.take(len(m.sum)))
+	if len(f.b) > 0 {
+		m.end = f.position()
+	}
+	return m, f.end(frameImaged)
 }
 
 func appendCount(n int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }

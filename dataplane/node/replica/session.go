@@ -99,6 +99,12 @@ func (s *session) received(f frame) error {
 			err = b.ack(at)
 		}
 		return err
+	case frameWrote:
+		at, err := decodePosition(f.kind, f.payload)
+		if b := s.sub(f.unit); b != nil && err == nil {
+			err = b.wrote(at)
+		}
+		return err
 	case frameTook:
 		n, err := decodeCount(f.kind, f.payload)
 		if b := s.sub(f.unit); b != nil && err == nil {
@@ -165,8 +171,7 @@ func (s *session) finish(b *sub, code endCode, text string) {
 
 // release forgets a sub; with feed.mu held.
 func (s *session) release(b *sub) {
-	s.gave(b.inflight)
-	b.inflight, b.sent = 0, nil
+	b.empty()
 	if b.image != nil {
 		b.image.cancel()
 	}
@@ -188,7 +193,15 @@ func (s *session) setUp(ctx context.Context, b *sub) {
 	code, mark, lineage, err := s.lookAt(ctx, b)
 	f.mu.Lock()
 	defer s.r.changed()
-	defer f.mu.Unlock()
+	defer func() {
+		// What it has may be all that a write waits for: its acknowledgement was lost
+		// with an earlier connection.
+		u, at := f.advance()
+		f.mu.Unlock()
+		if u != nil {
+			u.Acknowledge(at)
+		}
+	}()
 	if b.state == subEnded {
 		return
 	}

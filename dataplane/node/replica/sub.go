@@ -14,6 +14,8 @@ const (
 	unitWindow  = 2 << 20
 	wireWindow  = 32 << 20
 	imageWindow = 4 * chunkSize
+	// besideWindow is that of an image to a follower that takes entries beside it.
+	besideWindow = 16 * chunkSize
 	// quantum is how much of one unit goes before it is another's turn.
 	quantum = 64 << 10
 )
@@ -23,7 +25,7 @@ type subState int
 const (
 	subStarting  subState = iota // its position is being looked at
 	subAhead                     // it has more: nothing is sent
-	subImaging                   // an image is sent, or waits its turn
+	subImaging                   // an image is sent, or waits its turn, or is not in place yet
 	subStreaming                 // entries are sent
 	subEnded
 )
@@ -41,7 +43,8 @@ type sub struct {
 	sent     []sentEntry
 	inflight int
 	image    *imageOut
-	images   int    // tried in a row
+	beside   bool   // entries go beside the image
+	imaged   bool   // all of the image went; the follower's acknowledgement ends it
 	out      []byte // frames of its own that go before anything else
 
 	// Under session.mu:
@@ -58,9 +61,18 @@ type sentEntry struct {
 // ready puts the sub in line where it has something that it may send; with
 // feed.mu held.
 func (b *sub) ready() {
-	if b.state == subStreaming && b.next <= b.f.captured.Position.Seq && (b.inflight < unitWindow || b.inflight == 0) {
+	if b.fed() && b.next <= b.f.captured.Position.Seq && (b.inflight < unitWindow || b.inflight == 0) {
 		b.s.enqueue(b)
 	}
+}
+
+// fed reports whether entries are sent; with feed.mu held.
+func (b *sub) fed() bool { return b.state == subStreaming || b.state == subImaging && b.beside }
+
+// empty forgets what was sent and not acknowledged; with feed.mu held.
+func (b *sub) empty() {
+	b.s.gave(b.inflight)
+	b.inflight, b.sent = 0, nil
 }
 
 // say puts a frame in line; the unit's frames keep their order. With feed.mu held.
@@ -76,7 +88,7 @@ func (b *sub) emit(out []byte) (_ []byte, more bool) {
 	defer f.mu.Unlock()
 	out = append(out, b.out...)
 	b.out = nil
-	for began := len(out); b.state == subStreaming && b.next <= f.captured.Position.Seq; {
+	for began := len(out); b.fed() && b.next <= f.captured.Position.Seq; {
 		if b.inflight >= unitWindow || !b.s.room() {
 			return out, false // an acknowledgement brings it back
 		}
@@ -85,7 +97,7 @@ func (b *sub) emit(out []byte) (_ []byte, more bool) {
 		}
 		e := f.ring.after(b.next - 1)
 		if e == nil {
-			b.beginImage(startImage) // it fell behind what is kept
+			b.fellBehind()
 			return out, false
 		}
 		out = appendFrame(out, frameEntry, b.number, e.payload)
@@ -97,10 +109,56 @@ func (b *sub) emit(out []byte) (_ []byte, more bool) {
 	return out, false
 }
 
+// fellBehind ends the sub, as what comes next is not kept any more; with feed.mu held.
+// The follower asks again, under another number: what it says of what it was sent
+// before may still be under way.
+func (b *sub) fellBehind() {
+	b.s.finish(b, endFailed, errFellBehind.Error())
+	if p := b.f.peers[b.s.as]; p != nil && p.sub == b {
+		b.f.left(p)
+	}
+}
+
+// wrote notes what the follower has written beside its image.
+func (b *sub) wrote(at store.Position) error {
+	b.f.mu.Lock()
+	defer b.f.mu.Unlock()
+	switch {
+	case b.state == subEnded, !b.fed():
+		return nil
+	case at.Seq >= b.next:
+		return fmt.Errorf("%w: unit %s is written up to %s, which was not sent", errFrame, b.f.unit, at)
+	}
+	b.s.gave(b.arrived(at.Seq, nil))
+	b.ready()
+	return nil
+}
+
+// arrived drops what was sent up to that commit, and gives its bytes, which are for
+// session.gave; with feed.mu held.
+func (b *sub) arrived(seq uint64, each func(sentEntry)) (bytes int) {
+	n := 0
+	for n < len(b.sent) && b.sent[n].seq <= seq {
+		bytes += b.sent[n].bytes
+		if each != nil {
+			each(b.sent[n])
+		}
+		n++
+	}
+	if b.sent = b.sent[n:]; len(b.sent) == 0 {
+		b.sent = nil
+	}
+	b.inflight -= bytes
+	return bytes
+}
+
 // ack notes what the follower has on disk.
 func (b *sub) ack(at store.Position) error {
 	f := b.f
 	f.mu.Lock()
+	if b.state == subImaging && b.imaged {
+		b.state, b.beside, b.imaged = subStreaming, false, false
+	}
 	if b.state != subStreaming {
 		defer f.mu.Unlock()
 		if b.state == subEnded {
@@ -112,18 +170,11 @@ func (b *sub) ack(at store.Position) error {
 		defer f.mu.Unlock()
 		return fmt.Errorf("%w: unit %s is acknowledged up to %s, which was not sent", errFrame, f.unit, at)
 	}
-	n, bytes := 0, 0
-	for n < len(b.sent) && b.sent[n].seq <= at.Seq {
-		bytes += b.sent[n].bytes
+	bytes := b.arrived(at.Seq, func(e sentEntry) {
 		if observe := f.r.cfg.ObserveAck; observe != nil {
-			observe(time.Since(b.sent[n].at))
+			observe(time.Since(e.at))
 		}
-		n++
-	}
-	if b.sent = b.sent[n:]; len(b.sent) == 0 {
-		b.sent = nil
-	}
-	b.inflight -= bytes
+	})
 	p := f.peers[b.s.as]
 	news := p.owes.IsZero()
 	f.tookBy(p, at)
@@ -191,10 +242,8 @@ func (b *sub) resume(m, at store.Mark) {
 
 // beginImage lets an image be sent, when it is its turn; with feed.mu held.
 func (b *sub) beginImage(kind startKind) {
-	b.state = subImaging
-	b.sent = nil
-	b.s.gave(b.inflight)
-	b.inflight = 0
+	b.state, b.beside, b.imaged = subImaging, false, false
+	b.empty()
 	if p := b.f.peers[b.s.as]; p != nil {
 		p.holds = false // until it has told what it has
 	}

@@ -107,13 +107,14 @@ func (u *Unit) verify(entries []Entry) ([]Entry, error) {
 		}
 	}
 	due := entries[first:]
-	buf := make([]byte, u.copy.inj.pageSize)
+	j := u.copy.inj
+	buf := make([]byte, j.pageSize)
 	for i := range due {
 		e := &due[i]
 		if err := u.follows(e, at); err != nil {
 			return nil, err
 		}
-		if err := u.intact(e, buf); err != nil {
+		if err := e.intact(j.pageSize, &j.autoVacuum, buf); err != nil {
 			return nil, err
 		}
 		at = Mark{e.Position, e.Chain}
@@ -137,14 +138,14 @@ func (u *Unit) follows(e *Entry, at Mark) error {
 	return nil
 }
 
-// intact checks an entry's form and computes its chain anew.
-func (u *Unit) intact(e *Entry, buf []byte) error {
+// intact checks an entry's form and computes its chain anew. Whether the database has
+// auto_vacuum is not compared where it is not known.
+func (e *Entry) intact(pageSize int, autoVacuum *bool, buf []byte) error {
 	bad := func(why string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrBadEntry, e.Position, fmt.Sprintf(why, args...))
 	}
-	j := u.copy.inj
-	if e.PageSize != j.pageSize {
-		return bad("pages of %d bytes, the copy's have %d", e.PageSize, j.pageSize)
+	if e.PageSize != pageSize {
+		return bad("pages of %d bytes, the copy's have %d", e.PageSize, pageSize)
 	}
 	if len(e.Pages) == 0 || e.DBPages == 0 {
 		return bad("no pages")
@@ -167,7 +168,7 @@ func (u *Unit) intact(e *Entry, buf []byte) error {
 			data = buf
 		}
 		if p.Number == 1 {
-			if h, err := parseDBHeader(data); err != nil || h.pageSize != e.PageSize || !h.wal || (binary.BigEndian.Uint32(data[52:]) != 0) != j.autoVacuum {
+			if h, err := parseDBHeader(data); err != nil || h.pageSize != e.PageSize || !h.wal || autoVacuum != nil && (binary.BigEndian.Uint32(data[52:]) != 0) != *autoVacuum {
 				return bad("its first page is not this database's")
 			}
 		}

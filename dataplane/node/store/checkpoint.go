@@ -99,7 +99,7 @@ func (u *Unit) checkpointBeside() (unpin func()) {
 		err = pin.own("SELECT 1 FROM sqlite_schema LIMIT 1", nil, nil)
 	}
 	if err == nil {
-		_, _, err = work.raw.checkpoint()
+		_, _, err = u.fold(work.raw.checkpoint)
 	}
 	if err != nil {
 		u.s.log.Debug("checkpoint beside the writer", "unit", u.name, "err", err)
@@ -145,7 +145,7 @@ func (u *Unit) checkpointUnder(unpin func()) (complete bool, err error) {
 	}
 	unpin()
 	c.checkpointed = c.tail.frames
-	frames, done, err := u.writing().checkpoint()
+	frames, done, err := u.fold(u.writing().checkpoint)
 	if err != nil {
 		return false, u.openError(err)
 	}

@@ -55,6 +55,7 @@
 //   - the janitor (closes idle units, trims memory): started by Open, stopped
 //     by Store.Close.
 //   - the sync of a copy's side record: started by Apply, which awaits it.
+//   - the sync of an image that comes in: at most one for each, awaited by its Close.
 //   - a checkpoint (at most one per unit): started after a commit that finds
 //     the WAL long enough; awaited when the unit closes.
 //

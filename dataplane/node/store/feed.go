@@ -108,20 +108,22 @@ func (f *feed) wait(ctx context.Context, p Position) error {
 func (f *feed) after(p Position, buf []Change) (n int, wake <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.Compare(f.published) >= 0 {
+	// Numbers go on from branch to branch: (1, 7) and (2, 7) are one point of a history
+	// whose branch 2 began there.
+	if p.Seq >= f.published.Seq {
 		if f.err != nil {
 			return 0, nil, f.err
 		}
 		return 0, f.waiting(), nil
 	}
 	at := func(i int) Change { return f.ring[(f.next+i)%len(f.ring)] }
-	first := sort.Search(len(f.ring), func(i int) bool { return at(i).Position.Compare(p) > 0 })
+	first := sort.Search(len(f.ring), func(i int) bool { return at(i).Position.Seq > p.Seq })
 	for i := first; i < len(f.ring) && n < len(buf); i++ {
 		c := at(i)
 		if c.Position.Compare(f.published) > 0 {
 			break
 		}
-		if n == 0 && (c.Position.Epoch != p.Epoch || c.Position.Seq != p.Seq+1) {
+		if n == 0 && c.Position.Seq != p.Seq+1 {
 			break // a gap: what came between is no longer kept
 		}
 		buf[n] = c

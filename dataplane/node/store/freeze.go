@@ -126,6 +126,21 @@ func (u *Unit) Frozen() (time.Duration, Position) {
 	return left, u.gate.pos
 }
 
+// Frozen reports whether a unit is frozen now; one that is not open is not.
+func (s *Store) Frozen(unit string) bool {
+	s.slots.mu.Lock()
+	var u *Unit
+	if sl := s.slots.m[unit]; sl != nil {
+		u = sl.unit
+	}
+	s.slots.mu.Unlock()
+	if u == nil {
+		return false
+	}
+	left, _ := u.Frozen()
+	return left > 0
+}
+
 // SetEpoch begins a new branch, of an epoch which must be higher than the
 // present one: the next commit's position is in it. Subscribers go on.
 func (u *Unit) SetEpoch(ctx context.Context, epoch uint64) error {

@@ -2,17 +2,12 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // ImageInfo describes an image that comes in.
@@ -39,35 +34,18 @@ type ImageInfo struct {
 // ErrGone. id is compared with that of a unit that is there, unless 0:
 // ErrWrongID. ErrDiskFull, ErrIO.
 func (s *Store) Install(ctx context.Context, name string, id uint64, r io.Reader, info ImageInfo) (Record, error) {
-	if err := checkName(name); err != nil {
-		return Record{}, err
-	}
-	// Before the first byte: an image for another unit is not worth receiving.
-	if old, err := s.load(name); err != nil {
-		return Record{}, err
-	} else if err := installable(old, name, id); err != nil {
-		return Record{}, err
-	}
-	tmp := filepath.Join(s.tmpDir(), name+"."+rand.Text()+".img")
-	digest, matched, err := s.receive(tmp, name, r, info)
-	if err == nil {
-		err = s.checkImage(ctx, tmp, matched && info.From != "")
-	}
-	if err == nil && len(info.Lineage) > 0 && (!info.Lineage.valid() || !info.Lineage.Has(info.Position)) {
-		err = fmt.Errorf("%w: its lineage %v does not lead to %s", ErrBadImage, info.Lineage, info.Position)
-	}
-	if info.Position.IsZero() {
-		info.Chain = digest // an operator's file begins a history of its own
-	}
+	in, err := s.Receive(name, id, info)
 	if err != nil {
-		removeImage(tmp)
-		return Record{}, &UnitError{Unit: name, Op: "take in an image", Err: diskError(err)}
+		return Record{}, err
 	}
-	rec, intended, err := s.replace(ctx, name, id, tmp, info)
-	if !intended {
-		removeImage(tmp)
+	defer in.Close()
+	if info.Size >= 0 {
+		r = io.LimitReader(r, info.Size+1)
 	}
-	return rec, err
+	if _, err := io.CopyBuffer(struct{ io.Writer }{in}, r, make([]byte, imageChunk)); err != nil {
+		return Record{}, in.failed(err)
+	}
+	return in.Install(ctx)
 }
 
 func installable(old *stored, name string, id uint64) error {
@@ -82,38 +60,6 @@ func removeImage(tmp string) {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".pos"} {
 		os.Remove(tmp + suffix)
 	}
-}
-
-// receive writes the stream to a file and compares length and sum. It gives the
-// first 64 bits of the sum, and whether the sender had stated it.
-func (s *Store) receive(tmp, name string, r io.Reader, info ImageInfo) (digest uint64, matched bool, err error) {
-	if err := s.fault(OpImage, name); err != nil {
-		return 0, false, err
-	}
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return 0, false, err
-	}
-	if info.Size >= 0 {
-		r = io.LimitReader(r, info.Size+1)
-	}
-	sum := sha256.New()
-	n, err := io.CopyBuffer(io.MultiWriter(f, sum), r, make([]byte, imageChunk))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return 0, false, err
-	}
-	if info.Size >= 0 && n != info.Size {
-		return 0, false, fmt.Errorf("%w: %d bytes came, %d were announced; send it again", ErrBadImage, n, info.Size)
-	}
-	raw := sum.Sum(nil)
-	want := ""
-	if info.Sum != nil {
-		want = info.Sum()
-	}
-	if got := hex.EncodeToString(raw); want != "" && !strings.EqualFold(want, got) {
-		return 0, false, fmt.Errorf("%w: its SHA-256 is %s, %s was stated; send it again", ErrBadImage, got, want)
-	}
-	return binary.LittleEndian.Uint64(raw), want != "", nil
 }
 
 // checkImage lets SQLite look at the whole file (unless it is a peer's, as it

@@ -12,11 +12,15 @@ import (
 	"strconv"
 )
 
-// Image is a consistent copy of a unit on its way out: a plain SQLite file of
-// Size bytes, as of Position. Writes go on meanwhile: they go to the WAL, and
-// as long as an image is open no checkpoint changes the database file. What a
-// checkpoint could not copy before (a reader held it up) is laid over the
-// file's pages from the WAL.
+// Image is a copy of a unit on its way out: a plain SQLite file of Size bytes, as of
+// Position. Writes go on meanwhile: they go to the WAL, and as long as an image is
+// open no checkpoint changes the database file. What a checkpoint could not copy
+// before (a reader held it up) is laid over the file's pages from the WAL.
+//
+// A moving image (MovingImage) holds up no checkpoint, however long it takes: each
+// of its pages is as of Position, or as some later commit has left it. With the
+// commits after Position put over it, in order, up to End, it is the unit as of End;
+// Incoming does that.
 type Image struct {
 	Size     int64
 	PageSize int
@@ -24,8 +28,12 @@ type Image struct {
 	Chain    uint64
 	Lineage  Lineage
 
-	u       *Unit
-	overlay map[uint32]int64 // page number → offset of its content in the WAL
+	u *Unit
+	// overlay: page number → offset of its content in the WAL. Of a moving image it is
+	// dropped under Unit.folding once all of it is in the database file.
+	overlay map[uint32]int64
+	moving  bool
+	holds   bool // it counts in Unit.images
 	sum     hash.Hash
 	whole   bool
 	closed  bool
@@ -35,17 +43,49 @@ type Image struct {
 const imageChunk = 256 << 10
 
 // Image begins a copy; Close it. Keep the unit acquired until then.
-func (u *Unit) Image(ctx context.Context) (*Image, error) {
+func (u *Unit) Image(ctx context.Context) (*Image, error) { return u.beginImage(ctx, false) }
+
+// MovingImage begins a moving copy; likewise.
+func (u *Unit) MovingImage(ctx context.Context) (*Image, error) { return u.beginImage(ctx, true) }
+
+func (u *Unit) beginImage(ctx context.Context, moving bool) (*Image, error) {
 	u.startCheckpoint() // so that little is left to do under the writer
 	if err := u.holdCheckpoints(ctx); err != nil {
 		return nil, err
 	}
-	img := &Image{u: u, sum: sha256.New()}
+	img := &Image{u: u, moving: moving, holds: true, sum: sha256.New()}
 	if err := img.begin(ctx); err != nil {
 		img.Close()
 		return nil, err
 	}
+	if moving {
+		u.mu.Lock()
+		if u.moving == nil {
+			u.moving = map[*Image]bool{}
+		}
+		u.moving[img] = true
+		u.images--
+		img.holds = false
+		u.mu.Unlock()
+	}
 	return img, nil
+}
+
+// fold runs a checkpoint, while no page of a moving image is read: what is read is
+// never half written, and an offset in the WAL holds as long as its overlay.
+func (u *Unit) fold(checkpoint func() (frames, done int, err error)) (frames, done int, err error) {
+	u.folding.Lock()
+	defer u.folding.Unlock()
+	frames, done, err = checkpoint()
+	if err != nil || frames != done {
+		return frames, done, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for img := range u.moving {
+		img.overlay = nil // SQLite may start the WAL over now
+	}
+	return frames, done, nil
 }
 
 // holdCheckpoints lets no checkpoint begin, and waits for the one under way.
@@ -153,8 +193,8 @@ func (i *Image) cover() error {
 }
 
 // WriteTo writes the file to w, once. It fails with ErrGone where the unit
-// goes meanwhile, and where w takes so long that the WAL outgrows 16 times its
-// cap.
+// goes meanwhile, and, but for a moving image, where w takes so long that the WAL
+// outgrows 16 times its cap.
 func (i *Image) WriteTo(w io.Writer) (written int64, err error) {
 	if i.whole || i.closed {
 		return 0, fmt.Errorf("image of unit %s: %w", i.u.name, ErrClosed)
@@ -180,9 +220,13 @@ func (i *Image) WriteTo(w io.Writer) (written int64, err error) {
 }
 
 func (i *Image) readAt(b []byte, off int64) error {
+	if i.moving {
+		i.u.folding.RLock()
+		defer i.u.folding.RUnlock()
+	}
 	n, err := i.u.dbFile.ReadAt(b, off)
-	if err == io.EOF && i.overlay != nil {
-		clear(b[n:]) // pages that were never copied from the WAL
+	if err == io.EOF && (i.overlay != nil || i.moving) {
+		clear(b[n:]) // pages that were never copied from the WAL, or were cut off since
 		err = nil
 	}
 	ps := int64(i.PageSize)
@@ -202,13 +246,28 @@ func (i *Image) check() error {
 	if err := i.u.goneErr(); err != nil {
 		return err
 	}
-	if limit := 16 * i.u.s.cfg.MaxWALBytes; i.u.walBytes.Load() > limit {
+	if limit := 16 * i.u.s.cfg.MaxWALBytes; !i.moving && i.u.walBytes.Load() > limit {
 		return &UnitError{Unit: i.u.name, Op: "read an image", Err: errSlowImage, Hint: "read it faster, or when less is written"}
 	}
 	return nil
 }
 
 var errSlowImage = errors.New("so much was written meanwhile that the write-ahead log outgrew its limit")
+
+// End gives the position up to which commits are to be put over a moving image that
+// was written: none of its pages is of a later one. Asked under the writer, as a commit
+// may be in the file a moment before it is captured.
+func (i *Image) End(ctx context.Context) (Position, error) {
+	u := i.u
+	if err := u.takeWriter(ctx); err != nil {
+		return Position{}, err
+	}
+	defer func() { <-u.writer }()
+	if err := u.commits.ready(); err != nil {
+		return Position{}, err
+	}
+	return u.commits.pos, u.goneErr()
+}
 
 // Sum is the hex SHA-256 of the file, after WriteTo has returned without
 // error; "" before.
@@ -226,6 +285,9 @@ func (i *Image) Close() {
 	}
 	i.closed = true
 	i.u.mu.Lock()
-	i.u.images--
-	i.u.mu.Unlock()
+	defer i.u.mu.Unlock()
+	if i.holds {
+		i.u.images--
+	}
+	delete(i.u.moving, i)
 }

@@ -124,6 +124,15 @@ func (s *Store) makeShard(dir string) error {
 // after it has begun the unit is gone for users all the same, and the rest is
 // done by a repeat or at the next start.
 func (s *Store) Delete(ctx context.Context, name string, id uint64) error {
+	return s.remove(ctx, name, id, false)
+}
+
+// Leave is Delete for a unit that lives on elsewhere: Gave tells of it from then on.
+func (s *Store) Leave(ctx context.Context, name string, id uint64) error {
+	return s.remove(ctx, name, id, true)
+}
+
+func (s *Store) remove(ctx context.Context, name string, id uint64, lives bool) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -142,7 +151,7 @@ func (s *Store) Delete(ctx context.Context, name string, id uint64) error {
 	if id != 0 && rec.ID != id {
 		return &UnitError{Unit: name, Op: "delete", Err: ErrWrongID, Hint: fmt.Sprintf("the one here has id %d", rec.ID)}
 	}
-	rec.Intent = deleting
+	rec.Intent, rec.Lives = deleting, lives
 	if err := s.putRecord(rec); err != nil {
 		return err
 	}
@@ -163,7 +172,7 @@ func (s *Store) finish(rec *stored) error {
 			return &UnitError{Unit: rec.Name, Op: "remove its files", Err: diskError(err), Hint: "it is tried again at the next start"}
 		}
 		s.forget(rec.Name)
-		return s.dropRecord(rec.Name)
+		return s.dropRecord(rec)
 	case installing:
 		if err := s.placeImage(rec); err != nil {
 			return err

@@ -45,7 +45,7 @@ func TestLostRecordIsNotBegunAnew(t *testing.T) {
 // TestFileWithoutRecordIsKept: a unit whose record was lost is not made anew over its data.
 func TestFileWithoutRecordIsKept(t *testing.T) {
 	s := open(t, Config{Dir: killed(t)})
-	if err := s.dropRecord("acme"); err != nil {
+	if err := s.dropRecord(&stored{Record: Record{Name: "acme"}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Create(ctx, "acme", 8)

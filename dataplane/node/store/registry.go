@@ -40,6 +40,7 @@ type stored struct {
 	Record
 	Intent intent `json:"intent,omitempty"`
 	Image  string `json:"image,omitempty"` // of installing: the file's name in tmp/
+	Lives  bool   `json:"lives,omitempty"` // of deleting: it lives on elsewhere
 
 	Lineage Lineage `json:"lineage,omitempty"` // see lineage
 	// Base is where the unit was when its present branch was begun here: it
@@ -147,8 +148,16 @@ func (s *Store) putRecord(r *stored) error {
 }
 
 // dropRecord forgets a unit, and what was told of it.
-func (s *Store) dropRecord(name string) error {
+func (s *Store) dropRecord(r *stored) error {
+	name := r.Name
 	return s.update(name, func(b *bolt.Bucket) error {
+		keep := func() error { return dropGave(b.Tx(), name) }
+		if r.Intent == deleting && r.Lives {
+			keep = func() error { return keepGave(b.Tx(), r) }
+		}
+		if err := keep(); err != nil {
+			return err
+		}
 		if told := b.Tx().Bucket(toldBucket); told != nil {
 			if err := told.Delete([]byte(name)); err != nil {
 				return err

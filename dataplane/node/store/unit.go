@@ -35,6 +35,7 @@ type Unit struct {
 	following atomic.Bool // it is a copy; changed under the writer
 	copy      copyState   // belongs to whoever holds writer
 	tasks     sync.WaitGroup
+	folding   sync.RWMutex // a checkpoint writes; see fold
 
 	mu       sync.Mutex
 	lineage  Lineage
@@ -45,6 +46,8 @@ type Unit struct {
 	rest     *posRecord    // where it was when it closed, once that is sure
 	checking chan struct{} // closed when the checkpoint under way has ended; nil: none
 	images   int           // images being read: no checkpoints meanwhile
+	moving   map[*Image]bool
+	unused   chan struct{} // closed when active is empty; nil: nobody waits
 	trimmed  bool          // memory was given back since the last use
 	// examining: SQLite looks at the whole file, as a statement met damage.
 	examining bool
@@ -256,6 +259,10 @@ func (u *Unit) activate(c *Conn, tx *Tx) {
 func (u *Unit) deactivate(c *Conn) {
 	u.mu.Lock()
 	delete(u.active, c)
+	if len(u.active) == 0 && u.unused != nil {
+		close(u.unused)
+		u.unused = nil
+	}
 	u.mu.Unlock()
 	if c.metDamage {
 		c.metDamage = false
