@@ -57,6 +57,7 @@ func FuzzAdminBody(f *testing.F) {
 	n := startNode(f, nil)
 	n.tenantWithTable("acme")
 	n.admin(200, "POST", "tenants/acme/freeze", `{"ms":1}`, "Domicile-Holder", "c1/global 5 5")
+	eventually(f, "the thaw", func() bool { return !n.s.store.Frozen("acme") })
 	before := n.admin(200, "GET", "units", "").body
 	calls := [][2]string{{"PUT", "tenants/new"}, {"POST", "tenants/acme/freeze"}, {"POST", "tenants/acme/release"}, {"POST", "tenants/acme/schema"}, {"POST", "tenants/acme/query"}}
 	for i := range calls {
