@@ -65,39 +65,47 @@ func (c *change) beginPlanned(cmd *BeginMove) Result {
 
 // newMove gives the job that a command begins, or why it does not.
 func (c *change) newMove(cmd *BeginMove) (*Job, *Refusal) {
-	name, _, ok := cmd.Unit.Split()
-	if !ok {
-		return nil, badName("tenant", string(cmd.Unit))
-	}
-	t, ok := c.tenants.Get(name)
-	if !ok {
-		return nil, unknownTenant(name)
-	}
-	if t.tenant.HasHome {
-		return nil, elsewhere(t.tenant.Home)
-	}
-	p, ok := c.Placed(cmd.Unit)
-	if !ok {
-		return nil, unknownTenant(name)
-	}
-	if r := c.mayBeMoved(p, cmd); r != nil {
-		return nil, r
-	}
-	if j, ok := c.Move(cmd.Unit); ok {
-		return nil, refuse(CodeBusy, "tenant "+string(name)+" is being moved to node "+string(j.Targets[0].Node)+
-			"; wait for that move, or cancel it", "tenant", string(name), "move", j.ID.String())
-	}
-	to, r := c.moveTo(p, cmd)
+	p, to, r := c.MayMove(cmd)
 	if r != nil {
 		return nil, r
 	}
+	name, _, _ := p.Unit.Split()
 	return &Job{ID: JobID(c.at), Kind: JobMove, Tenant: name, Source: p.Node, Cause: cmd.Cause, Group: cmd.Group,
 		Forced: cmd.Cause == CauseDrain && cmd.Forced, Step: StepQueue, Started: c.now, Targets: []Target{{p.Unit, p.ID, to}}}, nil
 }
 
+// MayMove gives the unit that a BeginMove would move now, and the node that it would go
+// to, or why it would be refused. Only Apply decides.
+func (s *State) MayMove(cmd *BeginMove) (*Placed, NodeName, *Refusal) {
+	name, _, ok := cmd.Unit.Split()
+	if !ok {
+		return nil, "", badName("tenant", string(cmd.Unit))
+	}
+	t, ok := s.tenants.Get(name)
+	if !ok {
+		return nil, "", unknownTenant(name)
+	}
+	if t.tenant.HasHome {
+		return nil, "", elsewhere(t.tenant.Home)
+	}
+	p, ok := s.Placed(cmd.Unit)
+	if !ok {
+		return nil, "", unknownTenant(name)
+	}
+	if r := s.mayBeMoved(p, cmd); r != nil {
+		return nil, "", r
+	}
+	if j, ok := s.Move(cmd.Unit); ok {
+		return nil, "", refuse(CodeBusy, "tenant "+string(name)+" is being moved to node "+string(j.Targets[0].Node)+
+			"; wait for that move, or cancel it", "tenant", string(name), "move", j.ID.String())
+	}
+	to, r := s.moveTo(p, cmd)
+	return p, to, r
+}
+
 // mayBeMoved says why a unit is not moved for a cause; nil where it may be.
-func (c *change) mayBeMoved(p *Placed, cmd *BeginMove) *Refusal {
-	e, ok := c.nodes.Get(p.Node)
+func (s *State) mayBeMoved(p *Placed, cmd *BeginMove) *Refusal {
+	e, ok := s.nodes.Get(p.Node)
 	switch {
 	case cmd.Cause != CauseMove && cmd.Cause != CauseDrain && cmd.Cause != CauseRebalance:
 		return refuse(CodeBadRequest, "a move is by hand, of a drain, or of a rebalance", "tenant", tenantOf(p.Unit))
@@ -106,7 +114,7 @@ func (c *change) mayBeMoved(p *Placed, cmd *BeginMove) *Refusal {
 	case cmd.Cause == CauseDrain && e.node.Drain == nil:
 		return refuse(CodeStale, "node "+string(p.Node)+" is not being drained any more", "node", string(p.Node))
 	}
-	return c.pinned(p, cmd.Cause, cmd.Cause == CauseDrain && cmd.Forced)
+	return s.pinned(p, cmd.Cause, cmd.Cause == CauseDrain && cmd.Forced)
 }
 
 // pinned refuses to take a pinned tenant's unit from its node, but by hand, or by force
@@ -122,24 +130,24 @@ func (s *State) pinned(p *Placed, cause FlipCause, forced bool) *Refusal {
 }
 
 // moveTo gives the node that a move goes to (M1).
-func (c *change) moveTo(p *Placed, cmd *BeginMove) (NodeName, *Refusal) {
-	home, _ := c.nodes.Get(p.Node)
+func (s *State) moveTo(p *Placed, cmd *BeginMove) (NodeName, *Refusal) {
+	home, _ := s.nodes.Get(p.Node)
 	region := home.node.Region
 	if cmd.Region != nil {
 		region = *cmd.Region
 		if region != "" && !validRegion(region) {
 			return "", badName("region", string(region))
 		}
-		if !c.regionKnown(region) {
+		if !s.regionKnown(region) {
 			return "", refuse(CodeRegionUnknown, "no node is in region "+regionText(region)+
 				"; record one there first, or name another region", "region", string(region))
 		}
 	}
-	if r, ok := c.regions.Get(region); ok {
+	if r, ok := s.regions.Get(region); ok {
 		return "", elsewhere(r.Name)
 	}
 	if cmd.To != "" {
-		return cmd.To, c.mayMoveTo(p, cmd, home.node.Region)
+		return cmd.To, s.mayMoveTo(p, cmd, home.node.Region)
 	}
 	switch {
 	case cmd.Region == nil && cmd.Cause != CauseDrain:
@@ -149,16 +157,16 @@ func (c *change) moveTo(p *Placed, cmd *BeginMove) (NodeName, *Refusal) {
 			" already, on node "+string(p.Node), "tenant", tenantOf(p.Unit), "node", string(p.Node), "region", string(region))
 	}
 	w := want{role: RolePrimary, region: &region, unit: p, silent: cmd.Silent}
-	if best := c.best(&w, func(n NodeName) bool { return n == p.Node }); best != nil {
+	if best := s.best(&w, func(n NodeName) bool { return n == p.Node }); best != nil {
 		return best.seat.node.Name, nil
 	}
-	return "", c.noNode(&region, len(cmd.Silent) > 0)
+	return "", s.noNode(&region, len(cmd.Silent) > 0)
 }
 
 // mayMoveTo says why a unit that lives in a region does not go to the node that was
 // named; nil where it may.
-func (c *change) mayMoveTo(p *Placed, cmd *BeginMove, region RegionName) *Refusal {
-	e, ok := c.nodes.Get(cmd.To)
+func (s *State) mayMoveTo(p *Placed, cmd *BeginMove, region RegionName) *Refusal {
+	e, ok := s.nodes.Get(cmd.To)
 	if !ok {
 		return unknownNode(cmd.To)
 	}
@@ -174,7 +182,7 @@ func (c *change) mayMoveTo(p *Placed, cmd *BeginMove, region RegionName) *Refusa
 	case n.Name == p.Node:
 		return refuse(CodeAlreadyThere, "tenant "+tenant+" is on node "+string(n.Name)+" already", fields...)
 	}
-	if own, ok := c.regions.Get(n.Region); ok {
+	if own, ok := s.regions.Get(n.Region); ok {
 		return elsewhere(own.Name)
 	}
 	if slices.Contains(cmd.Silent, n.Name) {

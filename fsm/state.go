@@ -314,6 +314,31 @@ func (s *State) Jobs() iter.Seq[*Job] { return values(&s.jobs) }
 // RunningJobs yields the jobs that have not ended, by id.
 func (s *State) RunningJobs() iter.Seq[*Job] { return values(&s.running) }
 
+// JobsBegun yields the jobs that began after a revision and are kept, by id, and JobsEnded
+// those that ended after it, as they did.
+func (s *State) JobsBegun(after Revision) iter.Seq[*Job] {
+	return func(yield func(*Job) bool) {
+		s.jobs.Ascend(JobID(after+1), func(_ JobID, j *Job) bool { return yield(j) })
+	}
+}
+
+// JobsEnded is told of at JobsBegun.
+func (s *State) JobsEnded(after Revision) iter.Seq[*Job] {
+	return func(yield func(*Job) bool) {
+		s.ended.Ascend(after+1, func(_ Revision, id JobID) bool {
+			j, ok := s.jobs.Get(id)
+			return !ok || yield(j)
+		})
+	}
+}
+
+// JobsNewest yields the jobs before an id that are kept, the newest first.
+func (s *State) JobsNewest(before JobID) iter.Seq[*Job] {
+	return func(yield func(*Job) bool) {
+		s.jobs.Descend(before-1, func(_ JobID, j *Job) bool { return yield(j) })
+	}
+}
+
 // Member gives the record of a server of the group.
 func (s *State) Member(id MemberID) (*Member, bool) { return s.members.Get(id) }
 
