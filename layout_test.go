@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"controlplane/lease":        {"proto", "fsm", "internal/boottime"},
 	"controlplane/stream":       {"proto", "fsm"},
 	"controlplane/group":        {"proto", "fsm", "controlplane/stream", "internal/faultpoint"},
-	"controlplane":              {"controlplane/loops", "controlplane/group", "controlplane/lease", "controlplane/stream", "proto", "fsm", "client", "internal/audit", "internal/boottime", "internal/faultpoint", "internal/httpserve"},
+	"controlplane":              {"controlplane/loops", "controlplane/loops/balance", "controlplane/group", "controlplane/lease", "controlplane/stream", "proto", "fsm", "client", "internal/audit", "internal/boottime", "internal/faultpoint", "internal/httpserve"},
 	"dataplane/node/store":      {},
 	"dataplane/node/replica":    {"dataplane/node/store", "proto", "fsm"},
 	"dataplane/node/jsonscan":   {},

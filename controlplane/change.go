@@ -177,6 +177,9 @@ func refusal(r *fsm.Refusal) error {
 	e.Fields = make(map[string]any, len(r.Fields))
 	for k, v := range r.Fields {
 		e.Fields[k] = v
+		if id, ok := moveID(v); ok && k == "move" {
+			e.Fields[k] = id // as answers about moves name it
+		}
 	}
 	return e
 }

@@ -214,12 +214,12 @@ func TestTheDirectorySaysWhyANodeIsChosen(t *testing.T) {
 func TestSettingsAreChangedOneByOne(t *testing.T) {
 	s := startGroup(t, 1, leasing(600, 1)).leader()
 	r := s.want(s.ask("GET", "/_shard/settings", ""), 200, "")
-	want := `{"replicas":1,"auto_failover_ms":600,"repair_after_ms":200,"remove_after_ms":200,"has_replication_token":false}` + "\n"
+	want := `{"replicas":1,"auto_failover_ms":600,"repair_after_ms":200,"remove_after_ms":200,"has_replication_token":false,"moves_per_node":4}` + "\n"
 	if r.text != want {
 		t.Errorf("settings are %s", r.text)
 	}
 	r = s.want(s.ask("PUT", "/_shard/settings", `{"replicas":2,"default_region":"eu","replication_token":"sekret"}`), 200, "")
-	want = `{"replicas":2,"auto_failover_ms":600,"repair_after_ms":200,"remove_after_ms":200,"default_region":"eu","has_replication_token":true}` + "\n"
+	want = `{"replicas":2,"auto_failover_ms":600,"repair_after_ms":200,"remove_after_ms":200,"default_region":"eu","has_replication_token":true,"moves_per_node":4}` + "\n"
 	if r.text != want || strings.Contains(s.log.String(), "sekret") {
 		t.Errorf("settings are %s", r.text)
 	}

@@ -44,9 +44,13 @@ func newEventLog() *eventLog {
 }
 
 // publish adds what a change of the directory tells; state is the one after it.
-func (l *eventLog) publish(events []fsm.Event, state *fsm.State) {
+func (l *eventLog) publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
 	before := l.before
 	l.before = state
+	for _, e := range toldOfJobs(prev, state) {
+		e.Revision = state.Revision()
+		l.add(e)
+	}
 	for i := range events {
 		for _, e := range told(before, state, &events[i]) {
 			e.Revision = state.Revision()
@@ -61,7 +65,9 @@ func told(before, state *fsm.State, e *fsm.Event) []proto.Event {
 	var out proto.Event
 	switch {
 	case e.Node != nil && onlyLost(before, e.Node):
-		return nil // watchLeader tells of it
+		return nil // watchLeader tells of it, and of drains
+	case e.Node != nil && onlyDrained(before, state, e.Node):
+		return nil
 	case e.Node != nil:
 		out.Event, out.Node, out.Region, out.Zone = proto.EventNodeRecorded, e.Node.Name, &e.Node.Region, &e.Node.Zone
 	case e.NodeGone != "":
@@ -91,6 +97,17 @@ func onlyLost(before *fsm.State, now *fsm.NodeInfo) bool {
 	return ok && was.Lost != now.Lost && was.Addr == now.Addr && was.Region == now.Region && was.Zone == now.Zone
 }
 
+// onlyDrained reports whether all that is new of a node is that its drain has begun, or
+// ended; before is nil where it is not known.
+func onlyDrained(before, state *fsm.State, now *fsm.NodeInfo) bool {
+	if before == nil {
+		return false
+	}
+	was, ok := before.Node(now.Name)
+	is, there := state.Node(now.Name)
+	return ok && there && (was.Drain == nil) != (is.Drain == nil) && was.Addr == now.Addr && was.Region == now.Region && was.Zone == now.Zone
+}
+
 // toldOfUnit makes events of what a unit is now beside what it was.
 func toldOfUnit(before *fsm.State, now *fsm.UnitInfo) []proto.Event {
 	tenant, _, _ := now.Unit.Split()
@@ -101,8 +118,11 @@ func toldOfUnit(before *fsm.State, now *fsm.UnitInfo) []proto.Event {
 	if !ok || was.ID != now.ID || was.State == fsm.UnitCreating {
 		return []proto.Event{{Event: proto.EventTenantCreated, Tenant: tenant, Node: now.Node}}
 	}
+	if move, ok := arrived(before, now); ok {
+		return []proto.Event{{Event: proto.EventTenantMoved, Tenant: tenant, Node: now.Node, From: move.Source, Move: move.ID, Cause: move.Cause.String()}}
+	}
 	if was.Node != now.Node {
-		return []proto.Event{{Event: proto.EventTenantFailedOver, Tenant: tenant, Node: now.Node, From: was.Node}}
+		return toldOfFlip(before, was, now)
 	}
 	var out []proto.Event
 	for _, c := range now.Copies {
@@ -116,11 +136,27 @@ func toldOfUnit(before *fsm.State, now *fsm.UnitInfo) []proto.Event {
 		}
 	}
 	for _, c := range was.Copies {
-		if c.State.Follows() && !copyState(now.Copies, c.Node).Follows() {
+		if c.State.Follows() && c.State != fsm.CopyTarget && !copyState(now.Copies, c.Node).Follows() {
 			out = append(out, proto.Event{Event: proto.EventReplicaGone, Tenant: tenant, Node: c.Node})
 		}
 	}
 	return out
+}
+
+// toldOfFlip tells of a unit that has come to another node: given over on purpose, as it
+// is where a node is drained, it has moved. A move tells of its own once it is promoted.
+func toldOfFlip(before *fsm.State, was *fsm.Placed, now *fsm.UnitInfo) []proto.Event {
+	tenant, _, _ := now.Unit.Split()
+	e := proto.Event{Event: proto.EventTenantFailedOver, Tenant: tenant, Node: now.Node, From: was.Node}
+	if j, ok := before.Job(was.Job); ok && was.Job != 0 {
+		switch {
+		case j.Kind == fsm.JobMove && j.Targets[0].Node == now.Node:
+			return nil
+		case j.Kind == fsm.JobHandover && j.Cause == fsm.CauseDrain:
+			e.Event, e.Cause = proto.EventTenantMoved, j.Cause.String()
+		}
+	}
+	return []proto.Event{e}
 }
 
 func copyState(copies []fsm.Copy, n fsm.NodeName) fsm.CopyState {
@@ -178,12 +214,14 @@ type feed struct {
 	stream  group.Feed
 	events  *eventLog
 	changes *changes
+	moves   *moveMeters
 }
 
 func (f *feed) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
 	f.stream.Publish(prev, events, state)
 	f.changes.publish(f.events.before, events)
-	f.events.publish(events, state)
+	f.moves.publish(f.events.before, state, prev, events)
+	f.events.publish(prev, events, state)
 }
 
 func (f *feed) Reset(state *fsm.State) {
@@ -254,6 +292,8 @@ func (s *Server) watchLeader(ctx context.Context) error {
 	last := group.Leader{}
 	lost := make(map[fsm.NodeName]bool)
 	s.tellLost(lost, false)
+	drains := make(map[fsm.NodeName]drainTold)
+	s.tellDrains(drains, false)
 	for {
 		select {
 		case <-ctx.Done():
@@ -261,6 +301,7 @@ func (s *Server) watchLeader(ctx context.Context) error {
 		case <-tick.C:
 		}
 		s.tellLost(lost, true)
+		s.tellDrains(drains, true)
 		now := s.group.Leader()
 		if !now.Known || now.ID == last.ID && now.Term == last.Term {
 			continue

@@ -419,7 +419,7 @@ func (f *handFailover) describe(state *fsm.State) proto.FailedOver {
 // whyStayed says why a unit was not failed over.
 func (f *handFailover) whyStayed(u *fsm.Placed) string {
 	switch why := f.known.why(u.Unit); {
-	case len(u.Copies) == 0 || !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() }):
+	case len(u.Copies) == 0 || !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Replica() }):
 		return "it has no copy"
 	case !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyInSync }):
 		return "it has no copy in sync; force promotes one that may lack acknowledged writes, where the node is silent or has lost the tenant"
@@ -440,6 +440,6 @@ func (f *handFailover) replicated(state *fsm.State, u *fsm.Placed) bool {
 func copyComes(state *fsm.State, u *fsm.Placed) bool {
 	return u.Promoted() && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
 		n, ok := state.Node(c.Node)
-		return ok && !n.Lost && (c.State.Follows() || c.State == fsm.CopyFormer)
+		return ok && !n.Lost && (c.State.Replica() || c.State == fsm.CopyFormer)
 	})
 }

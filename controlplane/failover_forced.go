@@ -53,7 +53,7 @@ func (f *handFailover) choices(ctx context.Context, which func(*fsm.Placed) bool
 			continue
 		}
 		for _, c := range u.Copies {
-			if c.State.Follows() {
+			if c.State.Listed() {
 				if units[c.Node] == nil {
 					units[c.Node] = make(map[fsm.UnitRef]bool)
 				}

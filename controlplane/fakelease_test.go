@@ -239,7 +239,7 @@ func (n *fakeNode) read(r *http.Request) (int, any) {
 func (n *fakeNode) listUnits() (int, any) {
 	held := []proto.HeldUnit{}
 	for u, id := range n.units {
-		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Lost: n.lost[u], Damaged: n.damaged[u]}
+		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Bytes: int64(n.size(u)), Lost: n.lost[u], Damaged: n.damaged[u]}
 		if _, ok := n.follows[u]; ok {
 			h.State, h.Role = "following", "replica"
 		}

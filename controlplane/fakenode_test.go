@@ -27,6 +27,8 @@ type fakeNode struct {
 	units   map[fsm.UnitName]fsm.UnitID
 	schemas map[fsm.UnitName][]string // SQL run on the unit since it was made
 	bytes   uint64
+	free    uint64                  // of its disk; 0: it does not tell
+	sizes   map[fsm.UnitName]uint64 // of units that are not of the usual size
 	holder  proto.Holder
 	ids     []string // X-Request-Id of changing calls
 	calls   int      // changing calls
@@ -64,14 +66,14 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/_admin/stats":
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot, Lease: n.leased})
+		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot, Lease: n.leased, FreeBytes: n.free})
 		return
 	case r.URL.Path == "/_admin/sizes":
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		sizes := map[fsm.UnitName]uint64{}
 		for u := range n.units {
-			sizes[u] = 4096
+			sizes[u] = n.size(u)
 		}
 		httpserve.WriteJSON(w, 200, sizes)
 		return
@@ -96,6 +98,14 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpserve.WriteJSON(w, status, body)
+}
+
+// size gives the bytes of a unit; it is called with the lock held.
+func (n *fakeNode) size(u fsm.UnitName) uint64 {
+	if size, ok := n.sizes[u]; ok {
+		return size
+	}
+	return 4096
 }
 
 // change serves a changing call.

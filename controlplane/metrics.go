@@ -42,7 +42,7 @@ func (s *Server) register() error {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_streams",
 			Help: "Streams of the directory and of events that are being served."}, func() float64 { return float64(s.streams.Load()) }),
-		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, s.jobs.meters.outcomes, s.jobs.meters.duration, s.jobs.meters.unpromoted,
+		s.meters.requests, s.meters.duration, s.meters.refused, build, s.group, s.moves.outcomes, s.moves.duration, s.moves.pause, s.jobs.meters.outcomes, s.jobs.meters.duration, s.jobs.meters.unpromoted,
 		&directoryCollector{state: s.group.State, keeper: s.keeper},
 	} {
 		if err := s.config.Registry.Register(c); err != nil {
@@ -124,7 +124,7 @@ func (c *directoryCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *directoryCollector) Collect(out chan<- prometheus.Metric) {
 	state := c.state()
 	states := make(map[proto.NodeState]int)
-	for _, s := range []proto.NodeState{proto.NodeUp, proto.NodeLapsed, proto.NodeLost, proto.NodeUnleased, proto.NodeUnknown} {
+	for _, s := range []proto.NodeState{proto.NodeUp, proto.NodeLapsed, proto.NodeLost, proto.NodeUnleased, proto.NodeUnknown, proto.NodeDraining} {
 		states[s] = 0
 	}
 	regions := make(map[fsm.RegionName]bool)
@@ -182,7 +182,7 @@ func walkUnits(state *fsm.State) walked {
 			synced := false
 			for _, c := range p.Copies {
 				synced = synced || c.State == fsm.CopyInSync
-				if c.State.Follows() && sameZone(state, p.Unit, c.Node) {
+				if c.State.Replica() && sameZone(state, p.Unit, c.Node) {
 					home, _ := state.Node(p.Node)
 					w.sameZone[home.Region]++
 				}

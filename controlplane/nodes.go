@@ -273,7 +273,7 @@ func (s *Server) describeNode(state *fsm.State, n *fsm.Node) proto.Node {
 	out := proto.Node{Name: n.Name, Addr: n.Addr, Region: n.Region, Zone: n.Zone, Weight: n.Weight,
 		Standby: n.Standby, State: nodeState(state, n, status, known), Tenants: primaries, Replicas: copies, Bytes: n.Usage.Bytes}
 	var left int64
-	if out.State == proto.NodeUp {
+	if out.State == proto.NodeUp || out.State == proto.NodeDraining && known {
 		left = status.LeftMS
 	}
 	if out.State != proto.NodeUnknown {
@@ -285,10 +285,13 @@ func (s *Server) describeNode(state *fsm.State, n *fsm.Node) proto.Node {
 // nodeState is the state of a node. known says that status is what the leader knows
 // of its lease, which no other server does.
 func nodeState(state *fsm.State, n *fsm.Node, status lease.Status, known bool) proto.NodeState {
+	leased := n.Lease == fsm.LeaseTaken && state.Settings().AutoFailover > 0
 	switch {
 	case n.Lost:
 		return proto.NodeLost
-	case n.Lease != fsm.LeaseTaken || state.Settings().AutoFailover <= 0:
+	case n.Drain != nil && !(leased && known && (status.Expired || status.Lapsed)):
+		return proto.NodeDraining
+	case !leased:
 		return proto.NodeUnleased
 	case !known:
 		return proto.NodeUnknown

@@ -74,7 +74,7 @@ func whole(state *fsm.State, u *fsm.Placed) bool {
 	if u.Lacks != 0 || !u.Promoted() {
 		return false
 	}
-	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() && c.State != fsm.CopyInSync }) {
+	if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Replica() && c.State != fsm.CopyInSync }) {
 		return false
 	}
 	_, better := state.BetterCopy(u)
@@ -89,7 +89,7 @@ func hopeless(state *fsm.State, u *fsm.Placed) bool {
 	tenant, _, _ := u.Unit.Split()
 	verdicts, _ := state.Explain(tenant, fsm.RoleReplica)
 	return !slices.ContainsFunc(verdicts, func(v fsm.Verdict) bool { return v.May && !v.Copy.Follows() }) &&
-		!slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() && c.State != fsm.CopyInSync })
+		!slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Replica() && c.State != fsm.CopyInSync })
 }
 
 // replicaOf is the node of the copy that is told of a unit: one in sync, else
@@ -97,7 +97,7 @@ func hopeless(state *fsm.State, u *fsm.Placed) bool {
 func replicaOf(u *fsm.Placed) fsm.NodeName {
 	best := fsm.Copy{}
 	for _, c := range u.Copies {
-		if c.State.Follows() && (best.Node == "" || c.State == fsm.CopyInSync && best.State != fsm.CopyInSync) {
+		if c.State.Replica() && (best.Node == "" || c.State == fsm.CopyInSync && best.State != fsm.CopyInSync) {
 			best = c
 		}
 	}

@@ -126,7 +126,7 @@ var badRequests = []struct {
 	{"GET", "/_shard//nodes", ``, 404, "unknown_route"},
 	{"GET", "/_shard/./nodes", ``, 404, "unknown_route"},
 	{"PUT", "/_shard/tenants/t/", ``, 404, "unknown_route"},
-	{"POST", "/_shard/tenants/acme/move", `{"to":"n1"}`, 404, "unknown_route"},
+	{"POST", "/_shard/tenants/acme/move", `{"to":"n1"}`, 409, "already_there"},
 	{"GET", "/nowhere", ``, 404, "unknown_route"},
 	{"POST", "/_shard/nodes", `{}`, 405, "method_not_allowed"},
 	{"PATCH", "/_shard/tenants/acme", `{}`, 405, "method_not_allowed"},

@@ -9,21 +9,30 @@ import (
 // routes is the admin API (spec §2.3). docs/openapi.yaml describes the same
 // routes, under the same names.
 func (s *Server) routes() []httpserve.Route {
-	const nodes, tenants, regions = "/_shard/nodes", "/_shard/tenants", "/_shard/regions"
+	const nodes, tenants, regions, moves = "/_shard/nodes", "/_shard/tenants", "/_shard/regions", "/_shard/moves"
 	return []httpserve.Route{
 		{Method: http.MethodGet, Path: nodes, Name: "list_nodes", Handler: s.ledRead(s.listNodes, "region")},
 		{Method: http.MethodGet, Path: nodes + "/{node}", Name: "get_node", Handler: s.ledRead(s.getNode, "region")},
 		{Method: http.MethodPut, Path: nodes + "/{node}", Name: "put_node", Handler: s.change(s.putNode)},
 		{Method: http.MethodDelete, Path: nodes + "/{node}", Name: "delete_node", Handler: s.change(s.deleteNode)},
 		{Method: http.MethodPost, Path: nodes + "/{node}/failover", Name: "fail_over", Handler: s.change(s.failOver)},
+		{Method: http.MethodPost, Path: nodes + "/{node}/drain", Name: "drain_node", Handler: s.change(s.drainNode)},
+		{Method: http.MethodGet, Path: nodes + "/{node}/drain", Name: "get_drain", Handler: s.ledRead(s.getDrain, "region")},
+		{Method: http.MethodDelete, Path: nodes + "/{node}/drain", Name: "end_drain", Handler: s.change(s.endDrain)},
 
 		{Method: http.MethodGet, Path: tenants, Name: "list_tenants", Handler: s.read(s.listTenants, tenantParams...)},
 		{Method: http.MethodGet, Path: tenants + "/{tenant}", Name: "get_tenant", Handler: s.read(s.getTenant)},
 		{Method: http.MethodPut, Path: tenants + "/{tenant}", Name: "put_tenant", Handler: s.change(s.putTenant)},
 		{Method: http.MethodDelete, Path: tenants + "/{tenant}", Name: "delete_tenant", Handler: s.change(s.deleteTenant)},
+		{Method: http.MethodPost, Path: tenants + "/{tenant}/move", Name: "move_tenant", Handler: s.change(s.moveTenant)},
 		{Method: http.MethodGet, Path: tenants + "/{tenant}/explain", Name: "explain", Handler: s.read(s.explain, "for")},
 		{Method: http.MethodPut, Path: tenants + "/{tenant}/pin", Name: "put_pin", Handler: s.change(s.putPin)},
 		{Method: http.MethodDelete, Path: tenants + "/{tenant}/pin", Name: "delete_pin", Handler: s.change(s.deletePin)},
+
+		{Method: http.MethodGet, Path: moves, Name: "list_moves", Handler: s.ledRead(s.listMoves, moveParams...)},
+		{Method: http.MethodGet, Path: moves + "/{move}", Name: "get_move", Handler: s.ledRead(s.getMove)},
+		{Method: http.MethodDelete, Path: moves + "/{move}", Name: "cancel_move", Handler: s.change(s.cancelMove)},
+		{Method: http.MethodPost, Path: "/_shard/rebalance", Name: "rebalance", Handler: s.change(s.rebalance)},
 
 		{Method: http.MethodPost, Path: "/_shard/replicas", Name: "repair", Handler: s.change(s.repair)},
 		{Method: http.MethodGet, Path: "/_shard/settings", Name: "get_settings", Handler: s.read(s.getSettings)},

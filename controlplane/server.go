@@ -47,6 +47,7 @@ type Server struct {
 	keeper  *lease.Keeper
 	changes *changes
 	known   *knowledge
+	moves   *moveMeters
 	audit   *audit.Log
 	handler *httpserve.Handler
 	token   atomic.Pointer[string] // shown to the group's other servers
@@ -89,7 +90,7 @@ func newServer(config Config) (*Server, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
-		changes: newChanges(), known: &knowledge{},
+		changes: newChanges(), known: &knowledge{}, moves: newMoveMeters(),
 	}
 	s.known.clear()
 	s.token.Store(&config.Token)
@@ -129,7 +130,7 @@ func (s *Server) openGroup() error {
 		ID: c.ID, DataDir: c.DataDir, Region: c.Region, API: c.API,
 		Listener: c.RaftListener, Dial: c.RaftDial, Advertise: c.RaftAdvertise,
 		Bootstrap: c.Bootstrap, Relay: s.record, Settings: c.Settings, Version: fsm.Version,
-		Feed: &feed{stream: s.stream, events: s.events, changes: s.changes}, Logger: c.Logger.Named("raft"), Timing: c.Timing,
+		Feed: &feed{stream: s.stream, events: s.events, changes: s.changes, moves: s.moves}, Logger: c.Logger.Named("raft"), Timing: c.Timing,
 	}
 	if len(c.Join) > 0 {
 		settings.Join = s.join
@@ -138,6 +139,8 @@ func (s *Server) openGroup() error {
 	if s.group, err = group.Open(settings); err != nil {
 		return err
 	}
+	leads := func() bool { return s.group.Leader().Self }
+	s.moves.leads.Store(&leads)
 	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
 	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
 		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters()}

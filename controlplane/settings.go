@@ -14,7 +14,8 @@ import (
 
 // Bounds of settings.
 const (
-	maxReplicas = 8
+	maxReplicas     = 8
+	maxMovesPerNode = 64
 	// minLease leaves a renewal, a sixth of a lease, more than a slow disk takes.
 	minLease = 100 * time.Millisecond
 	maxLease = time.Hour
@@ -29,7 +30,8 @@ func (s *Server) getSettings(w http.ResponseWriter, _ *http.Request, state *fsm.
 
 func describeSettings(s fsm.Settings) proto.Settings {
 	return proto.Settings{Replicas: s.Replicas, AutoFailoverMS: int64(s.AutoFailover), RepairAfterMS: int64(s.RepairAfter),
-		RemoveAfterMS: int64(s.RemoveAfter), DefaultRegion: s.DefaultRegion, HasReplicationToken: s.ReplicationToken != ""}
+		RemoveAfterMS: int64(s.RemoveAfter), DefaultRegion: s.DefaultRegion, HasReplicationToken: s.ReplicationToken != "",
+		MovesPerNode: movesPerNode(s)}
 }
 
 // putSettings changes those settings that the body names.
@@ -74,6 +76,12 @@ func changedSettings(now fsm.Settings, put *proto.PutSettings) (fsm.Settings, er
 	}
 	if put.NoDefaultRegion && put.DefaultRegion != nil {
 		return now, badRequest("default_region and no_default_region are given; give one")
+	}
+	if put.MovesPerNode != nil {
+		if *put.MovesPerNode == 0 {
+			return now, badRequest("moves_per_node is 1 to %d", maxMovesPerNode)
+		}
+		now.MovesPerNode = *put.MovesPerNode
 	}
 	if put.Replicas != nil {
 		now.Replicas = *put.Replicas
@@ -127,6 +135,8 @@ func CheckSettings(s fsm.Settings) error {
 	switch {
 	case s.Replicas > maxReplicas:
 		return fmt.Errorf("replicas is 0 to %d", maxReplicas)
+	case s.MovesPerNode > maxMovesPerNode:
+		return fmt.Errorf("moves_per_node is 1 to %d", maxMovesPerNode)
 	case !span(s.AutoFailover, minLease, maxLease):
 		return fmt.Errorf("the length of leases (auto-failover) is 0, or %v to %v", minLease, maxLease)
 	case !span(s.RepairAfter, time.Millisecond, maxGrace), !span(s.RemoveAfter, time.Millisecond, maxGrace):

@@ -131,6 +131,12 @@ func (s *Server) describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 		if p.State != fsm.UnitActive {
 			out.State = unitState(state, p)
 		}
+		if move, ok := state.Move(p.Unit); ok {
+			out.Move = move.ID
+			if p.State == fsm.UnitActive && move.Step != fsm.StepQueue {
+				out.State = fsm.UnitMoving.String()
+			}
+		}
 		if t.Buckets > 0 {
 			continue // its buckets have nodes; it has none
 		}

@@ -94,6 +94,7 @@ type Tenant struct {
 	Quota    *Quota         `json:"quota,omitempty"`
 	Buckets  uint32         `json:"buckets,omitempty"`
 	Bytes    *uint64        `json:"bytes,omitempty"`
+	Move     fsm.JobID      `json:"move,omitempty"` // the move that it waits for, or is under
 	// Replicas are all its copies; Replica is one of them. Unreplicated says why none
 	// is in sync: its writes are acknowledged alone, and it is failed over only by hand.
 	Replicas     []Replica `json:"replicas,omitempty"`
@@ -225,9 +226,15 @@ type Event struct {
 	Zone     *fsm.ZoneName   `json:"zone,omitempty"`
 	Leader   fsm.MemberID    `json:"leader,omitempty"`
 	Term     uint64          `json:"term,omitempty"`
-	From     fsm.NodeName    `json:"from,omitempty"`  // tenant_failed_over: its old primary
+	From     fsm.NodeName    `json:"from,omitempty"`  // tenant_failed_over, tenant_moved: its old primary
 	Lost     *PositionRange  `json:"lost,omitempty"`  // writes_lost: the positions, where they are known
 	Files    []string        `json:"files,omitempty"` // writes_lost: what the node keeps aside
+	// Move is the number of a move or rebalance, Cause why it was begun, Problem why it
+	// was not carried out, and PauseMS for how long it held writes up.
+	Move    fsm.JobID `json:"move,omitempty"`
+	Cause   string    `json:"cause,omitempty"`
+	Problem string    `json:"problem,omitempty"`
+	PauseMS uint64    `json:"pause_ms,omitempty"`
 }
 
 // Health answers GET /_health and GET /_ready.

@@ -10,6 +10,9 @@ const (
 	// NodeUnknown is a node that takes leases, told of by a server that does not lead
 	// and could not ask the leader, or has only begun to lead.
 	NodeUnknown NodeState = "unknown"
+	// NodeDraining is a node that is being emptied, or was, and would else be one of the
+	// others but lapsed and lost.
+	NodeDraining NodeState = "draining"
 )
 
 // DeleteNode is the body of DELETE /_shard/nodes/<n>. Force writes off a node
@@ -85,6 +88,7 @@ type Settings struct {
 	RemoveAfterMS       int64           `json:"remove_after_ms"`
 	DefaultRegion       *fsm.RegionName `json:"default_region,omitempty"` // left out: none
 	HasReplicationToken bool            `json:"has_replication_token"`
+	MovesPerNode        uint32          `json:"moves_per_node"` // that copy to or from a node at once
 }
 
 // PutSettings is the body of PUT /_shard/settings; a field left out keeps what
@@ -97,6 +101,7 @@ type PutSettings struct {
 	DefaultRegion    *fsm.RegionName `json:"default_region,omitempty"`
 	NoDefaultRegion  bool            `json:"no_default_region,omitempty"`
 	ReplicationToken *string         `json:"replication_token,omitempty"`
+	MovesPerNode     *uint32         `json:"moves_per_node,omitempty"`
 	// Force has leases end (AutoFailoverMS 0) though nodes write only under one.
 	Force bool `json:"force,omitempty"`
 }

@@ -19,6 +19,7 @@ const (
 	CodeUnknownRoute         Code = "unknown_route"         // 404 no such path
 	CodeMethodNotAllowed     Code = "method_not_allowed"    // 405
 	CodeNotLeader            Code = "not_leader"            // 409 relayed already, and this server does not lead
+	CodeNotDraining          Code = "not_draining"          // 404 no drain of the node is under way
 	CodeGroupConflict        Code = "group_conflict"        // 409 the group cannot be changed so
 	CodeBodyTooLarge         Code = "body_too_large"        // 413
 	CodeInternal             Code = "internal"              // 500
@@ -60,6 +61,16 @@ var statuses = map[Code]int{
 	fsm.CodeNodeLeased:      http.StatusConflict,
 	fsm.CodeNodeUnleased:    http.StatusConflict,
 	fsm.CodeNodeLost:        http.StatusConflict,
+	fsm.CodeAlreadyThere:    http.StatusConflict,
+	fsm.CodePinned:          http.StatusConflict,
+	fsm.CodeNodeDraining:    http.StatusConflict,
+	fsm.CodeNodeFull:        http.StatusConflict,
+	fsm.CodeNoRoom:          http.StatusConflict,
+	fsm.CodeMoveUnknown:     http.StatusNotFound,
+	fsm.CodeMoveEnded:       http.StatusConflict,
+	fsm.CodeMoveReleased:    http.StatusConflict,
+	fsm.CodeCancelled:       http.StatusConflict,
+	fsm.CodeMoveUndone:      http.StatusBadGateway,
 	fsm.CodeRecovering:      http.StatusServiceUnavailable,
 	fsm.CodeNodeRefused:     http.StatusBadGateway,
 	fsm.CodeNodeUnreachable: http.StatusBadGateway,
@@ -69,6 +80,7 @@ var statuses = map[Code]int{
 	CodeUnknownRoute:         http.StatusNotFound,
 	CodeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	CodeNotLeader:            http.StatusConflict,
+	CodeNotDraining:          http.StatusNotFound,
 	CodeGroupConflict:        http.StatusConflict,
 	CodeNotReady:             http.StatusServiceUnavailable,
 	CodeGroupUnsettled:       http.StatusServiceUnavailable,

@@ -20,16 +20,18 @@ type adminCmd struct {
 	TLSCert   string   `group:"Connection and output" name:"tls-cert" placeholder:"FILE" help:"PEM certificate to show to servers that ask for one."`
 	TLSKey    string   `group:"Connection and output" name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert."`
 
-	Nodes    adminNodes    `cmd:"" help:"Nodes: record, list, change, fail over, delete."`
-	Tenants  adminTenants  `cmd:"" help:"Tenants: create, list, show, explain, pin, delete."`
-	Replicas adminReplicas `cmd:"" help:"Copies of tenants: list, repair."`
-	Regions  adminRegions  `cmd:"" help:"Regions that keep a directory of their own."`
-	Settings adminSettings `cmd:"" help:"The group's settings: copies, leases, graces."`
-	Events   adminEvents   `cmd:"" help:"Watch nodes, tenants and leaders change, a line per event, until Ctrl-C."`
-	Backup   adminBackup   `cmd:"" help:"Write the directory to a file."`
-	Restore  adminRestore  `cmd:"" help:"Make a backup the directory of a new group."`
-	Recovery adminRecovery `cmd:"" help:"The directory's recovery, from a backup or a lost majority: show, write a node off, adopt a tenant."`
-	Group    adminGroup    `cmd:"" help:"The servers of the directory's group: show, add, remove, hand over."`
+	Nodes     adminNodes     `cmd:"" help:"Nodes: record, list, change, fail over, drain, delete."`
+	Tenants   adminTenants   `cmd:"" help:"Tenants: create, list, show, explain, move, pin, delete."`
+	Moves     adminMoves     `cmd:"" help:"Moves of tenants: list, show, watch, cancel."`
+	Rebalance adminRebalance `cmd:"" help:"Move tenants so that each node holds its share."`
+	Replicas  adminReplicas  `cmd:"" help:"Copies of tenants: list, repair."`
+	Regions   adminRegions   `cmd:"" help:"Regions that keep a directory of their own."`
+	Settings  adminSettings  `cmd:"" help:"The group's settings: copies, leases, graces."`
+	Events    adminEvents    `cmd:"" help:"Watch nodes, tenants and leaders change, a line per event, until Ctrl-C."`
+	Backup    adminBackup    `cmd:"" help:"Write the directory to a file."`
+	Restore   adminRestore   `cmd:"" help:"Make a backup the directory of a new group."`
+	Recovery  adminRecovery  `cmd:"" help:"The directory's recovery, from a backup or a lost majority: show, write a node off, adopt a tenant."`
+	Group     adminGroup     `cmd:"" help:"The servers of the directory's group: show, add, remove, hand over."`
 }
 
 // admin is what a command of the operator's CLI runs with.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"domicile/fsm"
 )
 
 // adminEvents watches what happens, a line per event, until it is stopped.
@@ -26,7 +28,8 @@ func (adminEvents) Run(a *admin) error {
 			continue
 		}
 		line := []string{fmt.Sprintf("revision %d", e.Revision), string(e.Event)}
-		for _, f := range []struct{ key, value string }{{"tenant", string(e.Tenant)}, {"node", string(e.Node)}, {"from", string(e.From)}, {"leader", string(e.Leader)}} {
+		for _, f := range []struct{ key, value string }{{"tenant", string(e.Tenant)}, {"node", string(e.Node)}, {"from", string(e.From)}, {"leader", string(e.Leader)},
+			{"move", moveNumber(e.Move)}, {"cause", e.Cause}, {"problem", e.Problem}} {
 			if f.value != "" {
 				line = append(line, f.key+" "+f.value)
 			}
@@ -39,4 +42,12 @@ func (adminEvents) Run(a *admin) error {
 		}
 	}
 	return nil
+}
+
+// moveNumber names a move to people; none is "".
+func moveNumber(id fsm.JobID) string {
+	if id == 0 {
+		return ""
+	}
+	return id.String()
 }

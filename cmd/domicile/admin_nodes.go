@@ -12,6 +12,8 @@ type adminNodes struct {
 	Get      nodesGet      `cmd:"" help:"Show one node."`
 	Put      nodesPut      `cmd:"" help:"Record a node, or change one; flags left out keep what is recorded. The node is asked first."`
 	Failover nodesFailover `cmd:"" help:"Give a node's tenants to their copies."`
+	Drain    nodesDrain    `cmd:"" help:"Empty a node while its tenants are in use."`
+	Undrain  nodesUndrain  `cmd:"" help:"End a drain: the node takes tenants again."`
 	Delete   nodesDelete   `cmd:"" aliases:"rm" help:"Forget a node that holds nothing, or write one off."`
 }
 
@@ -43,7 +45,7 @@ func (a *admin) printNodes(v any, nodes []proto.Node) error {
 	var rows [][]string
 	for _, n := range nodes {
 		state := string(n.State)
-		if n.State == proto.NodeUp && n.LeaseLeftMS != nil {
+		if (n.State == proto.NodeUp || n.State == proto.NodeDraining) && n.LeaseLeftMS != nil && *n.LeaseLeftMS > 0 {
 			state += fmt.Sprintf(" (%d ms)", *n.LeaseLeftMS)
 		}
 		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), state, string(n.Standby),

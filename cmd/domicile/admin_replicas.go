@@ -236,7 +236,8 @@ func (a *admin) printSettings(s proto.Settings) error {
 	}
 	return a.print(s, []string{"SETTING", "VALUE"}, [][]string{
 		{"replicas", fmt.Sprint(s.Replicas)}, {"auto-failover", lease}, {"repair-after", span(s.RepairAfterMS)},
-		{"remove-after", span(s.RemoveAfterMS)}, {"default-region", region}, {"replication-token", token}})
+		{"remove-after", span(s.RemoveAfterMS)}, {"default-region", region}, {"replication-token", token},
+		{"moves-per-node", fmt.Sprint(s.MovesPerNode)}})
 }
 
 type settingsSet struct {
@@ -249,6 +250,7 @@ type settingsSet struct {
 	ReplicationToken     string          `xor:"replication-token" help:"Secret that nodes show each other: their --replication-token."`
 	ReplicationTokenFile string          `xor:"replication-token" placeholder:"FILE" help:"File that holds the replication token."`
 	NoReplicationToken   bool            `xor:"replication-token" help:"Copies show their primaries nothing but what the group knows of them."`
+	MovesPerNode         *uint32         `help:"Moves that copy to or from a node at once, 1 to 64."`
 	Force                bool            `help:"With --auto-failover 0: also where nodes were started with --lease, which then stop writing."`
 }
 
@@ -266,7 +268,7 @@ func (c *settingsSet) Run(a *admin) error {
 		return &n
 	}
 	put := proto.PutSettings{Replicas: c.Replicas, AutoFailoverMS: ms(c.AutoFailover), RepairAfterMS: ms(c.RepairAfter),
-		RemoveAfterMS: ms(c.RemoveAfter), DefaultRegion: c.DefaultRegion, NoDefaultRegion: c.NoDefaultRegion, Force: c.Force}
+		RemoveAfterMS: ms(c.RemoveAfter), DefaultRegion: c.DefaultRegion, NoDefaultRegion: c.NoDefaultRegion, MovesPerNode: c.MovesPerNode, Force: c.Force}
 	if token != "" || c.NoReplicationToken {
 		put.ReplicationToken = &token
 	}

@@ -15,7 +15,8 @@ type adminTenants struct {
 	Explain tenantsExplain `cmd:"" help:"Say of each node whether it may hold a tenant, and why."`
 	Create  tenantsCreate  `cmd:"" help:"Create a tenant in a region, on a node, or wherever there is most room. It can be written at once."`
 	Delete  tenantsDelete  `cmd:"" aliases:"rm" help:"Delete a tenant and its data for good."`
-	Pin     tenantsPin     `cmd:"" help:"Mark a tenant as one that stays where it is."`
+	Move    tenantsMove    `cmd:"" help:"Move a tenant to another node or region while it is in use."`
+	Pin     tenantsPin     `cmd:"" help:"Mark a tenant as one that stays where it is: no rebalance moves it, and no drain but a forced one."`
 	Unpin   tenantsUnpin   `cmd:"" help:"Take that mark off."`
 }
 
