@@ -34,7 +34,7 @@ func (b *failoverBench) ack(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := v.c.create(ctx, 1, 0); err != nil {
+			if err := v.c.createInSync(ctx, 1, 0); err != nil {
 				return err
 			}
 			all = append(all, v)
@@ -47,14 +47,14 @@ func (b *failoverBench) ack(ctx context.Context) error {
 	for range 3 {
 		for _, clients := range []int{1, 64} {
 			for _, v := range all {
-				before := cpuOf(v.c.nodes[:]...)
+				before := cpuOf(v.c.nodes...)
 				r, err := wrk(ctx, v.c.direct[0]+"/t/"+tenantName(0)+"/query", clients, b.length, "-s", script)
 				if err != nil {
 					return err
 				}
 				v.rate[clients] = append(v.rate[clients], r.perSecond)
 				v.p50[clients] = append(v.p50[clients], float64(r.p50.Microseconds()))
-				v.cpu[clients] = append(v.cpu[clients], float64((cpuOf(v.c.nodes[:]...)-before).Microseconds())/r.requests)
+				v.cpu[clients] = append(v.cpu[clients], float64((cpuOf(v.c.nodes...)-before).Microseconds())/r.requests)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (b *failoverBench) lag(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, 1, 0); err != nil {
+	if err := c.createInSync(ctx, 1, 0); err != nil {
 		return err
 	}
 	if _, err := c.write(ctx, c.direct[0], 0, ""); err != nil {
@@ -186,7 +186,7 @@ func (b *failoverBench) keepUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, 1, 0); err != nil {
+	if err := c.createInSync(ctx, 1, 0); err != nil {
 		return err
 	}
 	stmt := `{"type":"execute","stmt":{"sql":"insert into log (body) values ('a row of a tenant, as long as one is')"}}`

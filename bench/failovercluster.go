@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,16 +16,17 @@ import (
 	"time"
 )
 
-// copyCluster is a deployment of real processes: control servers, two nodes in
-// two zones, a proxy.
+// copyCluster is a deployment of real processes: control servers, nodes in a zone
+// each, a proxy.
 type copyCluster struct {
 	bin, dir string
 	cuts     *cuts // nil: nothing stands between the processes
 	controls []*process
 	apis     []string // of control servers, as everyone reaches them
-	nodes    [2]*process
-	direct   [2]string // addresses of nodes that no cut concerns
-	args     [2][]string
+	tap      *tap     // nil: nobody listens to what nodes are asked
+	nodes    []*process
+	direct   []string // addresses of nodes that no cut concerns
+	args     [][]string
 	proxy    *process
 	proxyURL string
 	hc       *http.Client
@@ -32,7 +34,10 @@ type copyCluster struct {
 
 type copyOptions struct {
 	controls    int
-	cuts        bool // nodes can be cut off
+	nodes       int      // 0: two
+	regions     []string // of nodes; of others "eu"
+	cuts        bool     // nodes can be cut off
+	tap         *tap
 	lease       time.Duration
 	nodeArgs    []string
 	controlArgs []string
@@ -48,8 +53,9 @@ func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyClus
 			return c, err
 		}
 	}
-	for i := range c.nodes {
-		if err := c.addNode(ctx, i, o.nodeArgs); err != nil {
+	c.tap = o.tap
+	for range cmp.Or(o.nodes, 2) {
+		if err := c.addNode(ctx, o); err != nil {
 			return c, err
 		}
 	}
@@ -93,20 +99,30 @@ func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) erro
 	return nil
 }
 
-func (c *copyCluster) addNode(ctx context.Context, i int, extra []string) error {
-	id := nodeID(i)
+func (c *copyCluster) addNode(ctx context.Context, o copyOptions) error {
+	i := len(c.nodes)
+	id, region := nodeID(i), "eu"
+	if i < len(o.regions) {
+		region = o.regions[i]
+	}
 	listen, reach, err := c.cuts.listener(id)
+	if err == nil {
+		reach, err = c.tap.front(id, reach)
+	}
 	if err != nil {
 		return err
 	}
-	c.direct[i] = "http://" + listen
-	c.args[i] = append([]string{"node", "--listen", listen, "--data", filepath.Join(c.dir, id), "--admin-token", "bench", "--lease", "--log-level", "error"}, extra...)
+	c.nodes, c.direct = append(c.nodes, nil), append(c.direct, "http://"+listen)
+	c.args = append(c.args, append([]string{"node", "--listen", listen, "--data", filepath.Join(c.dir, id), "--admin-token", nodeToken, "--lease", "--log-level", "error"}, o.nodeArgs...))
 	if err := c.startNode(ctx, i); err != nil {
 		return err
 	}
-	_, err = c.ask(ctx, http.MethodPut, c.apis[0]+"/_shard/nodes/"+id, fmt.Sprintf(`{"addr":"http://%s","token":"bench","region":"eu","zone":"z%d"}`, reach, i+1))
+	_, err = c.ask(ctx, http.MethodPut, c.apis[0]+"/_shard/nodes/"+id, fmt.Sprintf(`{"addr":"http://%s","token":%q,"region":%q,"zone":"z%d"}`, reach, nodeToken, region, i+1))
 	return err
 }
+
+// nodeToken is the admin token of every node.
+const nodeToken = "bench"
 
 func nodeID(i int) string { return fmt.Sprintf("n%d", i+1) }
 
@@ -126,13 +142,14 @@ func (c *copyCluster) stop() {
 		return
 	}
 	c.cuts.heal()
-	for _, p := range append(append([]*process{c.proxy}, c.controls...), c.nodes[:]...) {
+	for _, p := range append(append([]*process{c.proxy}, c.controls...), c.nodes...) {
 		if p != nil && p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill()
 			_ = p.cmd.Wait()
 		}
 	}
 	c.cuts.close()
+	c.tap.close()
 }
 
 // isolate cuts a node off from everything but whoever asks it directly; without cuts
@@ -142,7 +159,12 @@ func (c *copyCluster) isolate(i int) {
 		_ = c.nodes[i].cmd.Process.Signal(syscall.SIGSTOP)
 		return
 	}
-	others := []string{nodeID(1 - i)}
+	var others []string
+	for n := range c.nodes {
+		if n != i {
+			others = append(others, nodeID(n))
+		}
+	}
 	for n := range c.controls {
 		others = append(others, controlID(n))
 	}
@@ -241,28 +263,40 @@ func (c *copyCluster) create(ctx context.Context, tenants, node int) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// createInSync makes tenants on a node of two, and waits for their copies.
+func (c *copyCluster) createInSync(ctx context.Context, tenants, node int) error {
+	if err := c.create(ctx, tenants, node); err != nil {
+		return err
+	}
 	return c.awaitSync(ctx, tenants, node)
 }
 
-// awaitSync waits until a node holds all tenants and the other a copy in sync
+// awaitSync waits until a node of two holds all tenants and the other a copy in sync
 // of each: they are then served, replicated, and nothing is under way.
 func (c *copyCluster) awaitSync(ctx context.Context, tenants, node int) error {
 	return await(ctx, "copies are not in sync", 2*time.Minute, func() error {
-		data, err := c.ask(ctx, http.MethodGet, c.apis[0]+"/_metrics", "")
-		if err != nil {
-			return err
-		}
-		for _, want := range []string{
+		return c.shows(ctx,
 			"domicile_unreplicated_units 0\n",
 			fmt.Sprintf("domicile_tenants{node=%q} %d\n", nodeID(node), tenants),
-			fmt.Sprintf("domicile_replicas{node=%q} %d\n", nodeID(1-node), tenants),
-		} {
-			if !bytes.Contains(data, []byte(want)) {
-				return fmt.Errorf("no %s", want)
-			}
-		}
-		return nil
+			fmt.Sprintf("domicile_replicas{node=%q} %d\n", nodeID(1-node), tenants))
 	})
+}
+
+// shows asks whether the first control server's metrics have these lines.
+func (c *copyCluster) shows(ctx context.Context, lines ...string) error {
+	data, err := c.ask(ctx, http.MethodGet, c.apis[0]+"/_metrics", "")
+	if err != nil {
+		return err
+	}
+	for _, want := range lines {
+		if !bytes.Contains(data, []byte(want)) {
+			return fmt.Errorf("no %s", want)
+		}
+	}
+	return nil
 }
 
 // ack is an acknowledged write: its epoch, and when the client saw it.

@@ -20,7 +20,7 @@ func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, tenants, 0); err != nil {
+	if err := c.createInSync(ctx, tenants, 0); err != nil {
 		return err
 	}
 	var stopped, again, first, margin sample
@@ -162,7 +162,7 @@ func (b *failoverBench) byHand(ctx context.Context, tenants int) error {
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, tenants, 0); err != nil {
+	if err := c.createInSync(ctx, tenants, 0); err != nil {
 		return err
 	}
 	_, api, err := c.leader(ctx)
@@ -206,7 +206,7 @@ func (b *failoverBench) cleanStop(ctx context.Context, tenants int) error {
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, tenants, 0); err != nil {
+	if err := c.createInSync(ctx, tenants, 0); err != nil {
 		return err
 	}
 	var requests, failed atomic.Int64

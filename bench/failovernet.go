@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"sync"
+	"time"
 
 	"domicile/internal/netfault"
 )
@@ -72,6 +73,13 @@ func (c *cuts) isolate(node string, others []string) {
 		c.way(node, o).Cut()
 		c.way(o, node).Cut()
 	}
+}
+
+// delay has bytes from one to the other, and those back, take that long.
+func (c *cuts) delay(from, to string, oneWay time.Duration) {
+	w := c.way(from, to)
+	w.Delay(netfault.Forward, oneWay)
+	w.Delay(netfault.Backward, oneWay)
 }
 
 func (c *cuts) heal() {

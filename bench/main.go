@@ -17,6 +17,7 @@ var programs = map[string]func(ctx context.Context, args []string) error{
 	"node":      benchNode,
 	"scale":     benchScale,
 	"failover":  benchFailover,
+	"moves":     benchMoves,
 	"backend":   runBackend,
 	"forwarder": runForwarder,
 	"stream":    runStream,
