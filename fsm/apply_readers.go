@@ -32,9 +32,10 @@ func (s *State) ReadersLack(p *Placed, silent []NodeName) ReadersLack {
 
 // misplaced is a read replica that is not where it should be.
 type misplaced struct {
-	from NodeName // "": it is missing
-	to   NodeName // "": nowhere
-	lost bool     // from is lost, and may come back
+	from    NodeName // "": it is missing
+	to      NodeName // "": nowhere
+	lost    bool     // from is lost, and may come back
+	unasked bool     // none is asked for where from is
 }
 
 func (m *misplaced) lack() ReadersLack {
@@ -54,7 +55,7 @@ func (s *State) misplacedReaders(p *Placed, silent []NodeName, yield func(mispla
 	}
 	for i := range p.Copies {
 		if c := &p.Copies[i]; c.State == CopyReader && !s.readIn(t.tenant, home.node.Region, c.Node) {
-			yield(misplaced{from: c.Node})
+			yield(misplaced{from: c.Node, unasked: true})
 		}
 	}
 	for _, r := range t.tenant.Readers {
@@ -143,10 +144,12 @@ func (c *change) setReader(cmd *SetReader) Result {
 		}
 	}
 	c.putTenant(&next, t.unit)
-	for _, p := range slices.Collect(c.TenantUnits(cmd.Tenant)) {
-		c.mendReaders(p, cmd.Silent)
-	}
 	r := Result{Tenant: &next, Created: cmd.Wanted && !asked}
+	for _, p := range slices.Collect(c.TenantUnits(cmd.Tenant)) {
+		if c.mendReaders(p, cmd.Silent); r.Created && len(c.events) == 0 && p.served() {
+			c.events = append(c.events, Event{Unit: p.info()}) // the leader's planners hear of it
+		}
+	}
 	t, _ = c.tenants.Get(cmd.Tenant)
 	r.Placed = t.unit
 	return r
@@ -188,13 +191,14 @@ func (c *change) placeReaders(cmd *PlaceReaders) {
 
 // mendReaders brings the read replicas of a unit to what is asked for. One on a lost node
 // stays where no other node may have it; one on a node that is drained goes all the same.
+// Of a unit that is not promoted only those leave that nobody asks for.
 func (c *change) mendReaders(p *Placed, silent []NodeName) {
-	if !p.kept() || !p.Promoted() {
+	if !p.kept() {
 		return
 	}
 	next := *p
 	c.misplacedReaders(p, silent, func(m misplaced) {
-		if m.to == "" && m.lost {
+		if m.to == "" && m.lost || !p.Promoted() && !m.unasked {
 			return
 		}
 		if m.from != "" {

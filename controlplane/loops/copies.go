@@ -20,6 +20,7 @@ func (p *planner) copies(u *fsm.Placed) {
 		m.unwatch(u.Unit)
 	}
 	p.tellCopies(u)
+	p.readers(u)
 	if u.Lacks != 0 {
 		p.add(u)
 	} else if wanted, ok := p.s.BetterCopy(u); ok {
@@ -108,11 +109,10 @@ func (p *planner) mayHold(u *fsm.Placed, home, n *fsm.Node) bool {
 }
 
 // removeLeft takes copies that left off their nodes, after the grace, and
-// forgets those that are gone from there. It waits until the unit has a copy,
-// where it is to have one (architecture §3.7.6).
+// forgets those that are gone from there. One that may be needed waits until the unit has
+// a copy in sync.
 func (p *planner) removeLeft(u *fsm.Placed) {
 	m := &p.m.units
-	safe := p.s.CopiesWanted(u) == 0 || len(inSync(u)) > 0
 	for _, c := range u.Copies {
 		at := fsm.CopyRef{UnitRef: ref(u), Node: c.Node}
 		if c.State != fsm.CopyLeaving {
@@ -124,7 +124,7 @@ func (p *planner) removeLeft(u *fsm.Placed) {
 		switch due := c.Since + p.s.Settings().RemoveAfter; {
 		case m.removed[at] != 0:
 			p.lists.drop = append(p.lists.drop, at)
-		case !safe || t.running || !p.apart(ref(u), c.Node, false):
+		case p.outlives(u, c) || t.running || !p.apart(ref(u), c.Node, false):
 		case m.beingTold(u.Unit, c.Node):
 			m.park(c.Node, u.Unit) // it could arrive after the removal, and make the unit again
 		case p.now < due:

@@ -198,7 +198,7 @@ func (s *copySim) check(a Action) {
 		}
 		i := slices.IndexFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == at })
 		if u.Node == at || i >= 0 && (u.Copies[i].State != fsm.CopyLeaving || !u.Promoted() || s.now < u.Copies[i].Since+simRemove ||
-			s.state.CopiesWanted(u) > 0 && len(inSync(u)) == 0) {
+			s.state.CopiesWanted(u) > 0 && len(inSync(u)) == 0 && s.region(u.Node) == s.region(at)) {
 			s.t.Errorf("%s is removed from %s: %+v at %d", u.Unit, at, u, s.now)
 		}
 	case a.Work == PromoteUnits, a.Work == FollowUnits:

@@ -16,6 +16,7 @@ type unitLists struct {
 	add      []fsm.CopyWanted
 	leave    []fsm.CopyChange
 	drop     []fsm.CopyRef
+	read     []fsm.UnitRef // units whose read replicas are not as they should be
 }
 
 // confirm asks for the entry that says that a unit was promoted.
@@ -68,6 +69,8 @@ func (p *planner) proposeLists() {
 		func(changes []fsm.CopyChange) fsm.Command { return &fsm.ChangeCopies{Changes: changes} })
 	proposeSome(p, Matter{Kind: MatterDrop}, l.drop, func(c fsm.CopyRef) fsm.UnitName { return c.Unit },
 		func(copies []fsm.CopyRef) fsm.Command { return &fsm.DropCopies{Copies: copies} })
+	proposeSome(p, Matter{Kind: MatterReaders}, l.read, func(r fsm.UnitRef) fsm.UnitName { return r.Unit },
+		func(units []fsm.UnitRef) fsm.Command { return &fsm.PlaceReaders{Units: units, Silent: p.silent()} })
 }
 
 func proposeSome[T any](p *planner, m Matter, list []T, name func(T) fsm.UnitName, cmd func([]T) fsm.Command) {

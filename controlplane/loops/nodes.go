@@ -220,7 +220,7 @@ func (p *planner) back(n *fsm.Node, k *nodeMemory) {
 func (p *planner) catchesUp(n *fsm.Node) bool {
 	for u := range p.s.HeldBy(n.Name) {
 		if slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
-			return c.Node == n.Name && (c.State == fsm.CopyFormer || c.State.Follows() && c.State != fsm.CopyInSync)
+			return c.Node == n.Name && (c.State == fsm.CopyFormer || c.State.Listed() && c.State != fsm.CopyInSync)
 		}) {
 			return true
 		}

@@ -148,6 +148,7 @@ const (
 	MatterFlipAgain MatterKind = 12 // units that their node does not promote
 	MatterRecovery  MatterKind = 13
 	MatterMove      MatterKind = 14 // a move that a drain begins
+	MatterReaders   MatterKind = 15 // read replicas that are missing, or where they should not be
 )
 
 // Proposal is a command to be proposed.

@@ -28,6 +28,8 @@ type unitMemory struct {
 	removed  map[fsm.CopyRef]fsm.Millis  // leaving copies that are gone from their nodes, since when
 	hold     map[hold]fsm.Millis         // what a node did not do for a unit is asked again then
 	badly    map[fsm.UnitName]fsm.Millis // a copy is badly placed, since when
+	// readerLost are units with a read replica on a node that is lost, since when.
+	readerLost map[fsm.UnitName]fsm.Millis
 	// damaged are units that were given up because their files were damaged, since when.
 	damaged map[fsm.UnitRef]fsm.Millis
 	// syncing are the units of each primary that have a copy that is not in sync,
@@ -47,9 +49,9 @@ type unitMemory struct {
 
 // telling is what a copy was told.
 type telling struct {
-	epoch  uint64
-	target bool // it was told that it is a move's target
-	at     fsm.Millis
+	epoch uint64
+	kind  fsm.CopyState // Item.Kind
+	at    fsm.Millis
 }
 
 // hold is what a node did not do for a unit.
@@ -67,7 +69,7 @@ func newUnitMemory() unitMemory {
 		told:    make(map[fsm.CopyRef]telling), promoted: make(map[fsm.UnitRef]uint64),
 		refused: make(map[fsm.CopyRef]fsm.Millis),
 		removed: make(map[fsm.CopyRef]fsm.Millis), hold: make(map[hold]fsm.Millis),
-		badly: make(map[fsm.UnitName]fsm.Millis), damaged: make(map[fsm.UnitRef]fsm.Millis),
+		badly: make(map[fsm.UnitName]fsm.Millis), readerLost: make(map[fsm.UnitName]fsm.Millis), damaged: make(map[fsm.UnitRef]fsm.Millis),
 		syncing: make(map[fsm.NodeName]map[fsm.UnitName]fsm.Revision), at: make(map[fsm.UnitName]fsm.NodeName),
 		scanAgain: true,
 	}
@@ -146,6 +148,9 @@ func (m *unitMemory) ended(c Call, t *attempt, now fsm.Millis) {
 	}
 	for _, i := range units {
 		m.open(i.Unit)
+		if c.Work == RemoveUnit { // whatever came of it, what comes back there is to be told
+			delete(m.told, fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node})
+		}
 		failure, failed := t.last.Failed[i.Unit]
 		switch {
 		case t.last.Outcome != Done && t.last.Outcome != Absent:
@@ -156,7 +161,7 @@ func (m *unitMemory) ended(c Call, t *attempt, now fsm.Millis) {
 				m.refused[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = now
 			}
 		case c.Work == FollowUnits:
-			m.told[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = telling{i.Epoch, i.Kind == fsm.CopyTarget, now}
+			m.told[fsm.CopyRef{UnitRef: i.UnitRef, Node: c.Target.Node}] = telling{i.Epoch, i.Kind, now}
 		case c.Work == PromoteUnits:
 			m.promoted[i.UnitRef] = c.Epoch
 		case c.Work == RemoveUnit:
@@ -192,6 +197,10 @@ func (m *unitMemory) proposed(cmd fsm.Command) {
 		for _, c := range cmd.Copies {
 			m.open(c.Unit)
 		}
+	case *fsm.PlaceReaders:
+		for _, u := range cmd.Units {
+			m.open(u.Unit)
+		}
 	}
 }
 
@@ -199,6 +208,7 @@ func (m *unitMemory) proposed(cmd fsm.Command) {
 func (m *unitMemory) forget(u fsm.UnitName) {
 	m.unwatch(u)
 	delete(m.badly, u)
+	delete(m.readerLost, u)
 }
 
 func (m *unitMemory) unwatch(u fsm.UnitName) {
@@ -311,7 +321,7 @@ func (p *planner) scan() {
 // clean drops what was noted of units that are gone, or long ago.
 func (m *unitMemory) clean(now fsm.Millis) {
 	for c, t := range m.told {
-		if now-t.at > 2*ScanEvery {
+		if now-t.at > 2*max(ScanEvery, tellAgain(t.kind)) {
 			delete(m.told, c)
 		}
 	}
@@ -403,9 +413,9 @@ func (p *planner) tellCopies(u *fsm.Placed) {
 			continue
 		}
 		t, ok := m.told[fsm.CopyRef{UnitRef: ref(u), Node: c.Node}]
-		if ok && t.epoch == u.Epoch && t.target == (c.State == fsm.CopyTarget) && p.now < t.at+TellAgain {
-			if c.State != fsm.CopyInSync {
-				p.later(u, t.at+TellAgain)
+		if again := t.at + tellAgain(c.State); ok && t.epoch == u.Epoch && t.kind == kind(c.State) && p.now < again {
+			if c.State != fsm.CopyInSync && c.State != fsm.CopyReader {
+				p.later(u, again)
 			}
 			continue
 		}
@@ -442,16 +452,6 @@ func (p *planner) want(c Call, u *fsm.Placed, urgent bool) {
 		p.order = append(p.order, c)
 	}
 	p.batches[c] = append(p.batches[c], Item{UnitRef: ref(u), Epoch: u.Epoch, Kind: followKind(c, u)})
-}
-
-// followKind says what a copy is for that a call has follow.
-func followKind(c Call, u *fsm.Placed) fsm.CopyState {
-	for i := range u.Copies {
-		if cp := &u.Copies[i]; c.Work == FollowUnits && cp.Node == c.Target.Node && !cp.State.Replica() {
-			return cp.State
-		}
-	}
-	return 0
 }
 
 // UrgentAgain is when a promotion is tried again that was not answered well.
