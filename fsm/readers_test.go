@@ -172,7 +172,13 @@ func TestC8NoFlipGoesToAReader(t *testing.T) {
 	if r := d.ok(&fsm.FailOver{Node: "e1", Cause: fsm.CauseHand, Choices: []fsm.Flip{{UnitRef: a, From: "e1", To: "e2"}}}); flips(r) != "acme e1-e2 left []" {
 		t.Error(flips(r))
 	}
+	d.read("ap") // placed once the unit is promoted; what is not wanted leaves before
 	d.wantCopies("acme", "e1 former, u1 reader")
+	d.ok(&fsm.SetReader{Tenant: "acme", Region: "us"})
+	d.wantCopies("acme", "e1 former, u1 leaving")
+	d.confirm("acme")
+	d.mend(fsm.ReadersWrong)
+	d.wantCopies("acme", "e1 former, p1 reader, u1 leaving")
 }
 
 // moveTo takes acme to a node of another region up to the flip.
