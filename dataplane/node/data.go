@@ -74,6 +74,9 @@ func (r *request) serveData(rest []byte) error {
 		return err
 	}
 	rec := r.data.record()
+	if rec.State == store.Following && r.data.unit.Position().IsZero() {
+		return httpserve.Errorf(503, codeTransfer, "the copy of %s here holds nothing yet; its primary answers", unitText(p.unit()))
+	}
 	r.data.stale = r.s.fence.stale(&rec)
 	if err := r.waitAfter(ctx); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (u unitRecord) each(yield func(node uint32, state fsm.CopyState) bool) {
 
 // readCopy gives the copy that a request should be read from (R7, B4), nil where
 // that is not asked for or there is none. What a copy does not answer the primary
-// // does, also where the copy gives no answer (http1.Config.SpareWait): a node that is asked
+// does, also where the copy gives no answer (http1.Config.SpareWait): a node that is asked
 // as a copy writes nothing (routeCopy), so that nothing is executed twice (R2).
 func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstream {
 	if !bytes.EqualFold(r.Header(headerPrefer), preferReplica) || !bytes.EqualFold(r.Header(headerMode), modeRead) {
@@ -47,17 +47,19 @@ func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstre
 	return up
 }
 
-// nearest gives an in-sync copy of u that can be reached and answers: one of the proxy's zone,
-// else of its region, else any; at random among equals.
+// nearest gives a copy of u that can be reached and answers: one of the proxy's zone,
+// else of its region, else any; at random among equals. A copy is one that is in sync, or,
+// in the region that the proxy was told to be in, a read replica (C8).
 func (h handler) nearest(t *table, u unitRecord) (up *http1.Upstream) {
 	best, equals := 0, uint32(0)
 	for node, state := range u.each {
 		s := &t.nodes[node]
-		if state != fsm.CopyInSync || s.up == nil || !s.up.Up() || s.up.Late() {
+		own := string(s.info.Region) == h.cfg.Region
+		if state != fsm.CopyInSync && (state != fsm.CopyReader || !own || h.cfg.Region == "") || s.up == nil || !s.up.Up() || s.up.Late() {
 			continue
 		}
 		near := 1
-		if string(s.info.Region) == h.cfg.Region {
+		if own {
 			near = 2
 			if h.cfg.Zone != "" && string(s.info.Zone) == h.cfg.Zone {
 				near = 3
