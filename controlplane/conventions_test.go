@@ -79,6 +79,7 @@ func TestAnIdempotencyKeyAnswersWhatTheFirstDid(t *testing.T) {
 	leader, other := g.leader(), g.follower()
 	n := newFakeNode(t, "n1")
 	leader.addNode(n, "eu", "a")
+	leader.addNode(newFakeNode(t, "u1"), "us", "a")
 	key := func(k string) []string { return []string{proto.HeaderIdempotencyKey, k} }
 	n9 := newFakeNode(t, "n9")
 	node := fmt.Sprintf(`{"addr":%q,"token":%q}`, n9.addr(), nodeToken)
@@ -89,6 +90,8 @@ func TestAnIdempotencyKeyAnswersWhatTheFirstDid(t *testing.T) {
 		{"PUT", "/_shard/nodes/n9", node, 201},
 		{"PUT", "/_shard/tenants/a", `{"node":"n1"}`, 201},
 		{"PUT", "/_shard/tenants/a", `{"region":"eu"}`, 409},
+		{"PUT", "/_shard/tenants/a/read-replicas/us", ``, 201},
+		{"DELETE", "/_shard/tenants/a/read-replicas/us", ``, 204},
 		{"PUT", "/_shard/tenants/refused", `{"node":"n1","schema":"syntax error"}`, 400},
 		{"PUT", "/_shard/tenants/a/pin", ``, 200},
 		{"DELETE", "/_shard/tenants/a/pin", ``, 200},

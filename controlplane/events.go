@@ -129,6 +129,8 @@ func toldOfUnit(before *fsm.State, now *fsm.UnitInfo) []proto.Event {
 		then := copyState(was.Copies, c.Node)
 		switch {
 		case c.State == then:
+		case c.State == fsm.CopyReader:
+			out = append(out, proto.Event{Event: proto.EventReaderPlaced, Tenant: tenant, Node: c.Node})
 		case c.State == fsm.CopyInSync:
 			out = append(out, proto.Event{Event: proto.EventReplicaInSync, Tenant: tenant, Node: c.Node})
 		case then == fsm.CopyInSync && c.State == fsm.CopySyncing:

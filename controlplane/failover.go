@@ -350,7 +350,7 @@ func (f *handFailover) hold(ctx context.Context) (release func(), err error) {
 // stayed reports whether a unit that the node has as a primary has a copy that follows.
 func (f *handFailover) stayed(state *fsm.State) bool {
 	for u := range state.HeldBy(f.node.Name) {
-		if u.Node == f.node.Name && u.State == fsm.UnitActive && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Follows() }) {
+		if u.Node == f.node.Name && u.State == fsm.UnitActive && slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Listed() }) {
 			return true
 		}
 	}

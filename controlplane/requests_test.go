@@ -92,6 +92,11 @@ var badRequests = []struct {
 	{"DELETE", "/_shard/tenants/nobody", ``, 404, "unknown_tenant"},
 	{"PUT", "/_shard/tenants/nobody/pin", ``, 404, "unknown_tenant"},
 	{"DELETE", "/_shard/tenants/nobody/pin", ``, 404, "unknown_tenant"},
+	{"PUT", "/_shard/tenants/nobody/read-replicas/us", ``, 404, "unknown_tenant"},
+	{"PUT", "/_shard/tenants/acme/read-replicas/nowhere", ``, 404, "unknown_region"},
+	{"PUT", "/_shard/tenants/acme/read-replicas/Up", ``, 400, "bad_request"},
+	{"PUT", "/_shard/tenants/acme/read-replicas/us", `{"region":"us"}`, 400, "bad_request"},
+	{"DELETE", "/_shard/tenants/acme/read-replicas/us", ``, 404, "unknown_reader"},
 	// regions
 	{"PUT", "/_shard/regions/us2", `{}`, 400, "bad_request"},
 	{"PUT", "/_shard/regions/us2", `{"routers":[]}`, 400, "bad_request"},
@@ -182,7 +187,7 @@ func TestABadNameIsNotWrittenToTheLog(t *testing.T) {
 	s := startGroup(t, 1, nil).leader()
 	before := s.group.State().Revision()
 	for _, name := range []string{"Acme", "%ff", strings.Repeat("a", 65), ""} {
-		for _, path := range []string{"nodes/$", "tenants/$", "tenants/$/pin", "regions/$", "group/servers/$"} {
+		for _, path := range []string{"nodes/$", "tenants/$", "tenants/$/pin", "tenants/$/read-replicas/eu", "regions/$", "group/servers/$"} {
 			for _, method := range []string{"PUT", "DELETE"} {
 				if path == "group/servers/$" && method == "PUT" {
 					continue

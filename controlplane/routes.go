@@ -28,6 +28,8 @@ func (s *Server) routes() []httpserve.Route {
 		{Method: http.MethodGet, Path: tenants + "/{tenant}/explain", Name: "explain", Handler: s.read(s.explain, "for")},
 		{Method: http.MethodPut, Path: tenants + "/{tenant}/pin", Name: "put_pin", Handler: s.change(s.putPin)},
 		{Method: http.MethodDelete, Path: tenants + "/{tenant}/pin", Name: "delete_pin", Handler: s.change(s.deletePin)},
+		{Method: http.MethodPut, Path: tenants + "/{tenant}/read-replicas/{region}", Name: "put_read_replica", Handler: s.change(s.putReader)},
+		{Method: http.MethodDelete, Path: tenants + "/{tenant}/read-replicas/{region}", Name: "delete_read_replica", Handler: s.change(s.deleteReader)},
 
 		{Method: http.MethodGet, Path: moves, Name: "list_moves", Handler: s.ledRead(s.listMoves, moveParams...)},
 		{Method: http.MethodGet, Path: moves + "/{move}", Name: "get_move", Handler: s.ledRead(s.getMove)},

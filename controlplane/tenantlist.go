@@ -149,6 +149,7 @@ func (s *Server) describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 			out.SameZone = sameZone(state, p.Unit, out.Replica)
 		}
 		out.Replicas = replicasOf(state, p)
+		out.ReadReplicas = readersOf(state, p)
 		out.Unreplicated = s.unreplicated(state, p)
 	}
 	return out
@@ -158,7 +159,7 @@ func (s *Server) describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
 func replicasOf(state *fsm.State, p *fsm.Placed) []proto.Replica {
 	var all []proto.Replica
 	for _, c := range p.Copies {
-		if !c.State.Follows() {
+		if !c.State.Listed() {
 			continue
 		}
 		one := proto.Replica{Node: c.Node, State: c.State.String(), Since: time.UnixMilli(int64(c.Since)).UTC(), SameZone: sameZone(state, p.Unit, c.Node)}
@@ -190,7 +191,7 @@ func (s *Server) unreplicated(state *fsm.State, p *fsm.Placed) string {
 // knows: the leader, which nodes tell.
 func (s *Server) trouble(state *fsm.State, p *fsm.Placed) string {
 	for _, c := range p.Copies {
-		if c.State.Follows() && c.State != fsm.CopyInSync {
+		if c.State.Listed() && c.State != fsm.CopyInSync {
 			if why := s.refusedTo(state, p, c.Node); why != "" {
 				return "node " + string(p.Node) + " refuses to be followed by " + string(c.Node) + ": " + why
 			}

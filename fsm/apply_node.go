@@ -47,7 +47,7 @@ func (c *change) putNode(cmd *PutNode) Result {
 		}
 		n.Standby = *cmd.Standby
 	}
-	if !changed || *n.info() != *e.node.info() {
+	if !changed || *n.info() != *e.node.info() || e.node.Weight == 0 && n.Weight > 0 { // planners hear that it takes units
 		c.events = append(c.events, Event{Node: n.info()})
 	}
 	was := (*Node)(nil)

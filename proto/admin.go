@@ -99,6 +99,8 @@ type Tenant struct {
 	// is in sync: its writes are acknowledged alone, and it is failed over only by hand.
 	Replicas     []Replica `json:"replicas,omitempty"`
 	Unreplicated string    `json:"unreplicated,omitempty"`
+	// ReadReplicas are those in other regions that were asked for, by region.
+	ReadReplicas []ReadReplica `json:"read_replicas,omitempty"`
 }
 
 // Replica is a copy of a tenant. Its states, in order, are syncing, joining and

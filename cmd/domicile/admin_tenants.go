@@ -18,6 +18,8 @@ type adminTenants struct {
 	Move    tenantsMove    `cmd:"" help:"Move a tenant to another node or region while it is in use."`
 	Pin     tenantsPin     `cmd:"" help:"Mark a tenant as one that stays where it is: no rebalance moves it, and no drain but a forced one."`
 	Unpin   tenantsUnpin   `cmd:"" help:"Take that mark off."`
+
+	ReadReplicas tenantsReaders `cmd:"" help:"Read replicas in other regions: list, add, remove."`
 }
 
 type tenantsList struct {
