@@ -83,7 +83,9 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n.mu.Lock()
 	fault, after := n.fault, n.after
-	n.calls++
+	if r.Method != http.MethodGet {
+		n.calls++
+	}
 	n.ids = append(n.ids, r.Header.Get(proto.HeaderRequestID))
 	n.mu.Unlock()
 	if fault != nil && fault(w, r) {

@@ -77,7 +77,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	for i, n := range c.Nodes {
 		n.AwaitReady()
-		c.record(n, fmt.Sprintf("z%d", 1+i%2))
+		c.record(n, "eu", fmt.Sprintf("z%d", 1+i%2))
 	}
 	for range o.Proxies {
 		c.AddProxy(o.ProxyArgs...).AwaitReady()
@@ -114,9 +114,9 @@ func (c *Cluster) spawnNode(args ...string) *Process {
 }
 
 // record has the directory know of a node.
-func (c *Cluster) record(n *Process, zone string) {
+func (c *Cluster) record(n *Process, region, zone string) {
 	c.t.Helper()
-	body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":"eu","zone":%q}`, n.Via, NodeToken, zone)
+	body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":%q,"zone":%q}`, n.Via, NodeToken, region, zone)
 	wait.For(c.t, n.Name+" is recorded", func() error { // the leader may change meanwhile
 		a := c.Do(http.MethodPut, c.Controls[0].URL+"/_shard/nodes/"+n.ID, body, "Idempotency-Key", "record-"+n.ID)
 		if a.Err != nil || a.Status != http.StatusCreated {
@@ -126,12 +126,18 @@ func (c *Cluster) record(n *Process, zone string) {
 	})
 }
 
-// AddNode starts one more node and records it in that zone.
+// AddNode starts one more node and records it in that zone of region "eu".
 func (c *Cluster) AddNode(zone string, args ...string) *Process {
+	c.t.Helper()
+	return c.AddNodeIn("eu", zone, args...)
+}
+
+// AddNodeIn starts one more node and records it in that region and zone.
+func (c *Cluster) AddNodeIn(region, zone string, args ...string) *Process {
 	c.t.Helper()
 	n := c.spawnNode(args...)
 	n.AwaitReady()
-	c.record(n, zone)
+	c.record(n, region, zone)
 	return n
 }
 

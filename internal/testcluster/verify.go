@@ -15,6 +15,21 @@ import (
 
 type tenantLine struct {
 	Name, Node, State, Region, Replica string
+
+	Readers []struct{ Node string } `json:"read_replicas"`
+}
+
+// copies names the nodes that follow a tenant's.
+func (x *tenantLine) copies() (nodes []string) {
+	if x.Replica != "" {
+		nodes = append(nodes, x.Replica)
+	}
+	for _, r := range x.Readers {
+		if r.Node != "" {
+			nodes = append(nodes, r.Node)
+		}
+	}
+	return nodes
 }
 
 type unitLine struct {
@@ -113,10 +128,10 @@ func units(n *Process) (map[string]unitLine, error) {
 
 // place is what a tenant's node must say of it, or its copy's.
 func place(x tenantLine, node string) (role string, here bool) {
-	switch node {
-	case x.Node:
+	switch {
+	case node == x.Node:
 		return "primary", true
-	case x.Replica:
+	case slices.Contains(x.copies(), node):
 		return "replica", true
 	}
 	return "", false
@@ -149,7 +164,7 @@ func (c *Cluster) nodesAgree(tenants []tenantLine) error {
 	return nil
 }
 
-// copiesEqual compares positions and content of each tenant's two places.
+// copiesEqual compares positions and content of each tenant's places.
 func (c *Cluster) copiesEqual(tenants []tenantLine) error {
 	at := map[string]map[string]unitLine{}
 	for _, n := range c.Nodes {
@@ -160,23 +175,22 @@ func (c *Cluster) copiesEqual(tenants []tenantLine) error {
 		at[n.ID] = held
 	}
 	for _, x := range tenants {
-		if x.Replica == "" {
-			continue
-		}
-		a, b := at[x.Node][x.Name], at[x.Replica][x.Name]
-		if a.Position != b.Position {
-			return fmt.Errorf("tenant %s is at %s on %s and at %s on %s", x.Name, a.Position, x.Node, b.Position, x.Replica)
-		}
-		first, err := c.content(c.Node(x.Node), x.Name)
-		if err != nil {
-			return err
-		}
-		second, err := c.content(c.Node(x.Replica), x.Name)
-		if err != nil {
-			return err
-		}
-		if first != second {
-			return fmt.Errorf("tenant %s has other rows on %s than on %s, both at %s", x.Name, x.Node, x.Replica, a.Position)
+		for _, copied := range x.copies() {
+			a, b := at[x.Node][x.Name], at[copied][x.Name]
+			if a.Position != b.Position {
+				return fmt.Errorf("tenant %s is at %s on %s and at %s on %s", x.Name, a.Position, x.Node, b.Position, copied)
+			}
+			first, err := c.content(c.Node(x.Node), x.Name)
+			if err != nil {
+				return err
+			}
+			second, err := c.content(c.Node(copied), x.Name)
+			if err != nil {
+				return err
+			}
+			if first != second {
+				return fmt.Errorf("tenant %s has other rows on %s than on %s, both at %s", x.Name, x.Node, copied, a.Position)
+			}
 		}
 	}
 	return nil
