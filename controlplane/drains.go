@@ -85,7 +85,7 @@ func (s *Server) roomFor(ctx context.Context, name fsm.NodeName) error {
 	for i, n := range others {
 		asked.Go(func() {
 			if stats, err := s.nodes.stats(ctx, at(n)); err == nil {
-				free[i] = stats.FreeBytes
+				free[i] = stats.Free
 			}
 		})
 	}

@@ -165,13 +165,13 @@ func (s *Server) takesUnit(ctx context.Context, state *fsm.State, unit *fsm.Plac
 		return err
 	}
 	need := size + size/10
-	if follows(unit, to) || !known || stats.FreeBytes == 0 || need <= stats.FreeBytes {
+	if follows(unit, to) || !known || stats.Free == 0 || need <= stats.Free {
 		return nil
 	}
 	e := httpserve.Errorf(proto.Status(fsm.CodeNodeFull), fsm.CodeNodeFull,
 		"node %s has %d bytes free on its disk, and tenant %s of %d bytes needs %d there; choose another node, or make room",
-		to, stats.FreeBytes, unit.Unit, size, need)
-	e.Fields = map[string]any{"tenant": unit.Unit, "node": to, "free_bytes": stats.FreeBytes, "needed_bytes": need}
+		to, stats.Free, unit.Unit, size, need)
+	e.Fields = map[string]any{"tenant": unit.Unit, "node": to, "free_bytes": stats.Free, "needed_bytes": need}
 	return e
 }
 

@@ -165,7 +165,7 @@ func (s *Server) weighNodes(ctx context.Context, state *fsm.State, regions []fsm
 			defer cancel()
 			one := weighed{}
 			if stats, err := s.nodes.stats(ctx, at(n)); err == nil {
-				one.free = stats.FreeBytes
+				one.free = stats.Free
 				one.sizes, _ = s.nodes.sizes(ctx, at(n)) // nil where it does not tell
 			}
 			mu.Lock()

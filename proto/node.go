@@ -79,8 +79,6 @@ type NodeStats struct {
 	Free    uint64 `json:"free_bytes"`      // on the data folder's file system, for this process; 0: not known
 	Lease   bool   `json:"lease,omitempty"` // it writes only under a lease
 	Boot    string `json:"boot,omitempty"`  // the process: two addresses with the same one are one node
-	// FreeBytes is what the file system of its data folder has left for it; 0 is unknown.
-	FreeBytes uint64 `json:"free_bytes,omitempty"`
 }
 
 // MakeUnit is the body of PUT /_admin/tenants/<unit>. A node that holds the
