@@ -81,3 +81,13 @@ func TestC8AReadReplicaThatNoNodeMayHaveIsPlacedLater(t *testing.T) {
 	s.want(s.ask("PUT", "/_shard/nodes/u1", `{"weight":1}`), 200, "")
 	s.copiesAre("t0", "n1", "p1:reader", "u1:reader")
 }
+
+// TestC8ARecoveryGivesNoTenantToAReadReplica, however far it is: what only it has is lost.
+func TestC8ARecoveryGivesNoTenantToAReadReplica(t *testing.T) {
+	for kind, usable := range map[proto.CopyKind]bool{"": true, proto.CopyReader: false} {
+		f := found(&proto.HeldUnit{Unit: "t0", ID: 7, State: unitFollowing, Position: "40:2", Kind: kind, From: "http://n1:1"})
+		if f.Usable != usable || !f.Follows || f.Epoch != 40 || f.Seq != 2 {
+			t.Errorf("a copy of kind %q is %+v", kind, f)
+		}
+	}
+}
