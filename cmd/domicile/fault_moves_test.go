@@ -114,7 +114,8 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 				defer load.Stop()
 				awaitProgress(t, rec, 10, name)
 				at := map[string][]*testcluster.Process{leaderDies: {c.Leader()}, sourceDies: c.Nodes[:1], targetDies: c.Nodes[2:3]}[step.who]
-				r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1}
+				// Rules are spent over restarts, by what they say: each step has one of its own.
+				r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1 + i}
 				var heal []func()
 				for _, p := range at {
 					heal = append(heal, p.Fault(r))
