@@ -97,6 +97,10 @@ var moveSteps = []struct {
 	{targetDies, "store.rename", faultpoint.Any, false, ""},
 	{targetDies, "store.record", faultpoint.Any, false, ""},
 	{targetDies, "store.apply", faultpoint.Any, true, "undone"},
+	{targetDies, "promote.asked", faultpoint.Any, false, "done"},
+	{targetDies, "promote.asked", faultpoint.Any, true, "undone"},
+	{targetDies, "promote.done", faultpoint.Any, false, "done"},
+	{targetDies, "promote.done", faultpoint.Any, true, ""},
 }
 
 // TestFaultsM5KillAtEveryStepOfAMove: the leader, the source or the target is ended at a
@@ -151,4 +155,38 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 			break
 		}
 	}
+}
+
+// TestFaultsM5AProxyDiesWhileItHolds: the proxy through which a move was asked for, and
+// in which writes are held, is ended in the pause; the other one serves, and the move ends.
+func TestFaultsM5AProxyDiesWhileItHolds(t *testing.T) {
+	c := faultCluster(t, 3, faultLease)
+	createReplicated(t, c, "n1", "p0")
+	rec := history.NewRecorder()
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"p0"}, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: 1})
+	defer load.Stop()
+	awaitProgress(t, rec, 10, "p0")
+	leader := c.Leader()
+	r := faultpoint.Rule{Action: faultpoint.Hang, Label: "propose", On: "EndRelease", Times: 1}
+	goOn := leader.Fault(r)
+	id := beginMove(t, c, "p0", `{"to":"n3","wait":false}`)
+	wait.For(t, "the source has given the unit up", func() error {
+		if leader.Hits(r) == 0 {
+			return fmt.Errorf("the leader has not come to it")
+		}
+		return nil
+	})
+	c.Proxies[0].Kill()
+	goOn()
+	c.Proxies[0].Start()
+	c.Proxies[0].AwaitReady()
+	if j := awaitMoved(t, c, id); j.Step != "cleaning" && j.Outcome != "done" {
+		t.Errorf("%+v", j)
+	}
+	awaitProgress(t, rec, 10, "p0")
+	load.Stop()
+	if err := history.Check(rec.Ops(), finalLogs(t, c, "p0"), time.Minute); err != nil {
+		t.Error(err)
+	}
+	c.Verify("p0")
 }

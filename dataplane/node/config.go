@@ -33,7 +33,7 @@ type Config struct {
 	// AckPrimary answers a write once it is on this node's disk (--ack primary),
 	// else on those of its in-sync copies too.
 	AckPrimary bool
-	// Point, if set, is called at labelled points of a handover with the unit: tests end
+	// Point, if set, is called at labelled points of a handover and a promotion with the unit: tests end
 	// the process there.
 	Point func(label, unit string) error
 	// KeepUnits lets the node stop without waiting for its units to be handed over

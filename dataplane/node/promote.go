@@ -194,6 +194,10 @@ func (r *request) promote(ctx context.Context, epoch uint64, ids []store.UnitID,
 			byEpoch[at] = append(byEpoch[at], i)
 		}
 	}
+	if len(ids) > 0 {
+		s.point("promote.asked", ids[0].Name)
+		defer s.point("promote.done", ids[0].Name)
+	}
 	for at, list := range byEpoch {
 		r.promoteAt(ctx, at, ids, list, all)
 	}
