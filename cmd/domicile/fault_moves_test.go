@@ -14,7 +14,7 @@ import (
 
 // movedLine is a move as the admin API tells of it.
 type movedLine struct {
-	ID      string `json:"id"`
+	ID      uint64 `json:"id"`
 	Step    string `json:"step"`
 	Outcome string `json:"outcome"`
 	Problem string `json:"problem"`
@@ -22,7 +22,7 @@ type movedLine struct {
 
 // beginMove begins a move of a tenant, and gives its number. Where the answer is lost
 // with a leader it is asked again, under the same key.
-func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id string) {
+func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id uint64) {
 	t.Helper()
 	key := fmt.Sprintf("move-%s-%d", tenant, time.Now().UnixNano())
 	wait.For(t, "the move of "+tenant+" is begun", func() error {
@@ -40,10 +40,10 @@ func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id st
 
 // awaitMoved waits until nothing more is done for a move, but the removal of what is
 // left where nobody answers.
-func awaitMoved(t *testing.T, c *testcluster.Cluster, id string) (j movedLine) {
+func awaitMoved(t *testing.T, c *testcluster.Cluster, id uint64) (j movedLine) {
 	t.Helper()
-	wait.For(t, fmt.Sprintf("move %s has ended", id), func() error {
-		a := c.Do(http.MethodGet, fmt.Sprintf("%s/_shard/moves/%s", c.Proxies[0].URL, id), "")
+	wait.For(t, fmt.Sprintf("move %d has ended", id), func() error {
+		a := c.Do(http.MethodGet, fmt.Sprintf("%s/_shard/moves/%d", c.Proxies[0].URL, id), "")
 		if a.Status != http.StatusOK {
 			return fmt.Errorf("%s", a)
 		}
