@@ -13,7 +13,8 @@ import (
 )
 
 // TestFaultsAtRandom: faults of every kind (faultKinds), of control servers, nodes
-// and proxies, in the order that a seed gives, under load, with every checker;
+// and proxies, in the order that a seed gives, under load, while tenants are moved and
+// nodes drained, with every checker;
 // after each round all goes on and the copies are equal. DOMICILE_FAULT_TIME,
 // DOMICILE_FAULT_SEED, DOMICILE_FAULT_ROUND; docs/faults.md says how to read and repeat a run.
 func TestFaultsAtRandom(t *testing.T) {
@@ -51,7 +52,9 @@ func faultRound(t *testing.T, x *faultRun, seed uint64, number int) (ok, refused
 	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 4, Pause: 10 * time.Millisecond, Timeout: 5 * time.Second, Reads: true, Seed: seed + uint64(number)})
 	func() {
 		defer load.Stop()
+		moves := startMover(t, c, rand.New(rand.NewPCG(seed, ^uint64(number))), names...)
 		x.run(plan)
+		moves.stop()
 		awaitProgress(t, rec, 10, names...)
 		c.AwaitCopiesInSync(1, names...)
 	}()
