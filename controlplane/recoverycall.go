@@ -60,6 +60,7 @@ const (
 	unitSending   = "sending"
 	unitSent      = "sent"
 	unitFollowing = "following"
+	unitReceiving = "receiving" // follows, as a move goes there
 )
 
 // found reads a line of a node's units for a recovery. A copy that holds nothing yet
@@ -68,7 +69,7 @@ func found(h *proto.HeldUnit) loops.Found {
 	f := loops.Found{UnitRef: fsm.UnitRef{Unit: h.Unit, ID: h.ID}, Problem: h.Error}
 	var ok bool
 	f.Epoch, f.Seq, ok = parsePosition(h.Position)
-	f.Follows = h.State == unitFollowing
+	f.Follows = h.State == unitFollowing || h.State == unitReceiving
 	f.Written = h.State == unitActive || h.State == unitPinned || h.State == unitSending
 	f.Usable = ok && f.Epoch > 0 && h.Kind != proto.CopyReader && (f.Written || f.Follows || h.State == unitSent)
 	if f.Follows {
