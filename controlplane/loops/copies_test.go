@@ -30,8 +30,10 @@ type copySim struct {
 	sent  uint64                     // calls, numbered
 	acked map[fsm.UnitID]int         // writes that were acknowledged
 	moves bool                       // there are moves, drains and rebalances, and entries are lost
-	quiet bool                       // nothing goes wrong any more
-	ready map[fsm.JobID]bool         // moves that were let begin to copy, of which the limit was checked
+	// healing is how many rounds it takes until nothing is left of what went wrong.
+	healing int
+	quiet   bool               // nothing goes wrong any more
+	ready   map[fsm.JobID]bool // moves that were let begin to copy, of which the limit was checked
 }
 
 // simNode is a node, and what the keeper of leases knows of it.

@@ -16,7 +16,7 @@ const (
 // newMoveSim is a simulation of two regions with moves, drains and rebalances.
 func newMoveSim(t *testing.T, seed uint64) *copySim {
 	s := newSim(t, seed, []fsm.NodeName{"n1", "n2", "n3", "n4", "m1", "m2", "m3"})
-	s.moves = true
+	s.moves, s.healing = true, 1200
 	settings := s.state.Settings()
 	settings.MovesPerNode = simMovesPerNode
 	s.apply(0, &fsm.SetSettings{Settings: settings})
@@ -147,7 +147,7 @@ func (s *copySim) heal() {
 	}
 	s.late = nil
 	s.m.ChangedAll()
-	s.settle()
+	s.rounds(s.healing)
 }
 
 // drained: what could leave a drained node has left, and what is pinned has stayed.
