@@ -77,9 +77,12 @@ func checkNodes(s *State) error {
 		}
 		if e.standbyOf != "" {
 			of, ok := s.nodes.Get(e.standbyOf)
-			if !ok || of.node.Standby != name || e.primaries > 0 {
-				return fmt.Errorf("bad standby of %s, holding %d primaries", e.standbyOf, e.primaries)
+			if !ok || of.node.Standby != name || e.primaries > 0 || n.Drain != nil {
+				return fmt.Errorf("bad standby of %s, holding %d primaries, drained %v", e.standbyOf, e.primaries, n.Drain != nil)
 			}
+		}
+		if d := n.Drain; d != nil && (d.ID == 0 || d.ID > s.revision || d.Since > s.now) {
+			return fmt.Errorf("a drain of entry %d, begun at %d", d.ID, d.Since)
 		}
 		return nil
 	})
