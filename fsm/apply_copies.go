@@ -93,7 +93,8 @@ func (c *change) mayChange(p *Placed, ch *CopyChange) bool {
 		if ch.From == CopyLeaving || ch.From == CopyTarget || ch.Node == c.moveTarget(p) {
 			return false
 		}
-		if c.CopiesWanted(p) == 0 {
+		home, _ := c.nodes.Get(p.Node)
+		if c.CopiesWanted(p) == 0 || ch.From == CopyFormer && c.leftBehind(home, &Copy{Node: ch.Node}) {
 			return true
 		}
 		for i := range p.Copies {

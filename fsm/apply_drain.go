@@ -29,6 +29,17 @@ func (c *change) setDrain(cmd *SetDrain) Result {
 	return Result{Node: &n}
 }
 
+// holdsOfOwn reports whether a node is the primary of a unit or has a replica of one: read
+// replicas are not needed where no other node may hold them.
+func (s *State) holdsOfOwn(e *seat) bool {
+	found := false
+	e.units.Scan(func(_ seatKey, p *Placed) bool {
+		found = p.Node == e.node.Name || p.copyOn(e.node.Name).Replica()
+		return !found
+	})
+	return found
+}
+
 // mayDrain refuses a drain that could not empty the node.
 func (c *change) mayDrain(e *seat, forced bool) *Refusal {
 	name := string(e.node.Name)
@@ -36,7 +47,7 @@ func (c *change) mayDrain(e *seat, forced bool) *Refusal {
 		return refuse(CodeNodeIsStandby, "node "+name+" is the standby of "+string(e.standbyOf)+
 			", whose copies are there alone; end the pair first", "node", name, "standby_of", string(e.standbyOf))
 	}
-	if forced || e.units.Len() == 0 {
+	if forced || !c.holdsOfOwn(e) {
 		return nil
 	}
 	others := 0

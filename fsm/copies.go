@@ -230,7 +230,7 @@ func (s *State) bestReplica(home *seat, p *Placed, silent []NodeName) *candidate
 // SpareCopy tells of a copy that a unit does not need: one more than it is to
 // have, the worst, or a former primary, while as many as are wanted, and at least
 // one where any is, are in sync without it (architecture §3.7.6). It is the
-// change by which that copy leaves.
+// change by which that copy leaves. A former primary in another region always is one.
 func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	home, ok := s.nodes.Get(p.Node)
 	if !ok || !p.kept() || !p.Promoted() {
@@ -240,7 +240,9 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	var order []*Copy
 	target := s.moveTarget(p)
 	for i := range p.Copies {
-		if c := &p.Copies[i]; c.Node != target && (c.State.Replica() || c.State == CopyFormer) {
+		if c := &p.Copies[i]; c.State == CopyFormer && s.leftBehind(home, c) {
+			return CopyChange{UnitRef: p.ref(), Epoch: p.Epoch, Node: c.Node, From: c.State, To: CopyLeaving}, true
+		} else if c.Node != target && (c.State.Replica() || c.State == CopyFormer) {
 			order = append(order, &p.Copies[i])
 		}
 	}
@@ -255,6 +257,13 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	}
 	c := order[len(order)-1]
 	return CopyChange{UnitRef: p.ref(), Epoch: p.Epoch, Node: c.Node, From: c.State, To: CopyLeaving}, true
+}
+
+// leftBehind reports whether a copy is in another region than its unit's primary: a move
+// has taken the tenant out of it, and what is there goes, whatever copies there are (I2).
+func (s *State) leftBehind(home *seat, c *Copy) bool {
+	e, ok := s.nodes.Get(c.Node)
+	return ok && e.node.Region != home.node.Region
 }
 
 // worth orders copies, those to be kept first: that count, follow, are in a

@@ -213,6 +213,9 @@ func (m *model) changeCopy(c fsm.CopyChange) {
 	case [2]fsm.CopyState{1, 5}, [2]fsm.CopyState{5, 2}, [2]fsm.CopyState{5, 1}, [2]fsm.CopyState{2, 1}:
 		t.copies[c.Node] = c.To
 	case [2]fsm.CopyState{1, 4}, [2]fsm.CopyState{2, 4}, [2]fsm.CopyState{3, 4}, [2]fsm.CopyState{5, 4}:
+		if c.From == fsm.CopyFormer && m.nodes[c.Node].region != m.nodes[t.node].region {
+			safe = true
+		}
 		if mv := m.moveOf(t); safe && (mv == nil || mv.to != c.Node) {
 			t.copies[c.Node] = c.To
 		}

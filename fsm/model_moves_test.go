@@ -437,7 +437,11 @@ func (m *model) setDrain(c *fsm.SetDrain) fsm.Code {
 				others++
 			}
 		}
-		if held := m.held(c.Node); held > 0 && others <= m.replicas && !c.Forced {
+		own := false
+		for _, t := range m.tenants {
+			own = own || t.node == c.Node || t.copies[c.Node].Replica()
+		}
+		if own && others <= m.replicas && !c.Forced {
 			return fsm.CodeNoRoom
 		}
 		n.drain = &modelDrain{ID: m.at, Since: m.now, Units: uint32(m.held(c.Node)), Forced: c.Forced}
