@@ -17,7 +17,7 @@ type moved struct {
 	PauseMS      float64 `json:"pause_ms"`
 	ReplicaOn    string  `json:"replica_on"`
 	Unreplicated string
-	ID           string
+	ID           json.Number
 }
 
 // move moves a tenant and waits until it is written at its new node.
@@ -48,7 +48,7 @@ func (c *copyCluster) awaitMoved(ctx context.Context, m moved) error {
 		return err
 	}
 	err = await(ctx, "the move is not done", time.Minute, func() error {
-		data, err := c.ask(ctx, http.MethodGet, api+"/_shard/moves/"+m.ID, "")
+		data, err := c.ask(ctx, http.MethodGet, api+"/_shard/moves/"+m.ID.String(), "")
 		var job struct{ Step, Outcome string }
 		if err == nil {
 			err = json.Unmarshal(data, &job)

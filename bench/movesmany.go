@@ -148,11 +148,11 @@ func (c *copyCluster) beginMove(ctx context.Context, api string, tenant int) (id
 		return "", err
 	}
 	data, err := c.ask(ctx, http.MethodPost, api+"/_shard/tenants/"+tenantName(tenant)+"/move", fmt.Sprintf(`{"to":%q,"wait":false}`, nodeID(to)))
-	var job struct{ ID string }
+	var job struct{ ID json.Number }
 	if err == nil {
 		err = json.Unmarshal(data, &job)
 	}
-	return job.ID, err
+	return job.ID.String(), err
 }
 
 type loads []*openLoad

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -135,9 +136,17 @@ func (c *copyCluster) pauseOnce(ctx context.Context, writes, reads *openLoad, to
 	if err != nil {
 		return r, err
 	}
-	near := between(all, flip.Add(-around), flip.Add(around))
+	last := all[slices.IndexFunc(all, func(a answered) bool { return a.at.Equal(flip) })-1].at
+	near := between(all, minTime(last, flip.Add(-around)), flip.Add(around))
 	r = pauseRun{pause: millis(longestGap(near)), told: m.PauseMS, write: millis(slowest(near)), took: float64(m.MS),
 		read:    millis(slowest(between(reads.since(begin), flip.Add(-around), flip.Add(around)))),
 		copying: millis(longestGap(between(all, begin, flip.Add(-around))))}
 	return r, c.awaitMoved(ctx, m)
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
