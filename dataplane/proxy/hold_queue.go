@@ -8,8 +8,9 @@ import (
 
 const (
 	// pauseLeast and pauseMost bound the pause between two trials of a node that
-	// refuses; it doubles.
-	pauseLeast = 5 * time.Millisecond
+	// refuses; it doubles. The least is short: the entry by which a unit can be written
+	// elsewhere is often here a moment before its node has the grant that follows it.
+	pauseLeast = time.Millisecond
 	pauseMost  = 250 * time.Millisecond
 	// admittedAfter is after what time a request that was neither refused nor
 	// answered counts as taken by its node: a refusal comes before any work.

@@ -24,10 +24,10 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 			defer close(done)
 			tk := h.newTicket("u0", true, 1, time.Hour)
 			h.enter(tk, no, false)
-			for range 10 {
+			for range 12 {
 				h.wait(tk, nil)
 				no.up = w.look([]byte("u0")).up
-				if len(trials) == 10 {
+				if len(trials) == 12 {
 					tk.Ended()
 					return
 				}
@@ -41,7 +41,7 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 		w.mu.Unlock()
 		h.changed(nil, true)
 		<-done
-		want := []time.Duration{ms(5), ms(15), ms(35), ms(75), ms(155), ms(315), ms(565), ms(815), ms(1000), ms(1005)}
+		want := []time.Duration{ms(1), ms(3), ms(7), ms(15), ms(31), ms(63), ms(127), ms(255), ms(505), ms(755), ms(1000), ms(1001)}
 		if !slices.Equal(trials, want) {
 			t.Errorf("tried at %v, want %v", trials, want)
 		}
@@ -54,8 +54,8 @@ func TestTrialsOfARefusingNodeGetFewer(t *testing.T) {
 		first.Ended()
 		began := time.Now()
 		h.wait(second, nil)
-		if got := time.Since(began); got != ms(5) {
-			t.Errorf("the next trial came after %v, want %v", got, ms(5))
+		if got := time.Since(began); got != ms(1) {
+			t.Errorf("the next trial came after %v, want %v", got, ms(1))
 		}
 		second.Answered()
 		second.Ended()

@@ -134,7 +134,7 @@ func (f *following) received(fr frame) error {
 		}
 		f.l.leave(fr.unit, false)
 		f.clear(true)
-		f.failed(fmt.Errorf("the source does not feed it: %s", m.text), false)
+		f.stopped(fmt.Errorf("the source does not feed it: %s", m.text), false, m.code.pause)
 		return nil
 	}
 	f.post(event{kind: eventFrame, frame: fr})
@@ -178,7 +178,10 @@ func (f *following) disconnect() {
 
 // failed notes why the unit is not followed, and asks again later; fresh: for
 // an image.
-func (f *following) failed(err error, fresh bool) {
+func (f *following) failed(err error, fresh bool) { f.stopped(err, fresh, backoff) }
+
+// stopped is failed, with the pause before each try.
+func (f *following) stopped(err error, fresh bool, pause func(tries int) time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
@@ -190,7 +193,7 @@ func (f *following) failed(err error, fresh bool) {
 	f.state, f.why, f.number = StateStopped, err.Error(), 0
 	f.fresh = f.fresh || fresh
 	f.stopTimer()
-	f.timer = time.AfterFunc(backoff(f.tries), func() { f.post(event{kind: eventAsk}) })
+	f.timer = time.AfterFunc(pause(f.tries), func() { f.post(event{kind: eventAsk}) })
 	f.tries++
 }
 

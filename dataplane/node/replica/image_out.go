@@ -261,3 +261,13 @@ func (b *sub) imageTaken(n int64) (err error) {
 func backoff(n int) time.Duration {
 	return min(100*time.Millisecond<<min(n, 6), 5*time.Second)
 }
+
+// pause is backoff after an end. A source that does not write the unit is most likely
+// about to: a copy is told of the new primary while that is being promoted, and what is
+// written there first waits for the copy. So it begins with 2 ms.
+func (c endCode) pause(n int) time.Duration {
+	if c == endNotPrimary {
+		return min(2*time.Millisecond<<min(n, 12), 5*time.Second)
+	}
+	return backoff(n)
+}

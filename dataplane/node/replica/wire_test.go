@@ -125,3 +125,19 @@ func TestControlGoesFirst(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A copy that is told of a new primary before that is promoted asks again within
+// milliseconds, as writes wait for it, and seldom where it is never promoted.
+func TestACopyAsksAgainSoonWhereItsSourceIsAboutToBePromoted(t *testing.T) {
+	var waited time.Duration
+	tries := 0
+	for ; waited < 100*time.Millisecond; tries++ {
+		waited += endNotPrimary.pause(tries)
+	}
+	if tries < 5 || endNotPrimary.pause(1000) != 5*time.Second {
+		t.Errorf("%d tries in %v, at last every %v", tries, waited, endNotPrimary.pause(1000))
+	}
+	if endFailed.pause(0) != backoff(0) || endFailed.pause(3) != backoff(3) {
+		t.Error("other ends are tried again as everything is")
+	}
+}
