@@ -200,3 +200,33 @@ func TestWrongToken(t *testing.T) {
 	dst.follow("acme", src, "") // with the right one
 	identical(t, "acme", src, dst)
 }
+
+// A copy that asks while its new primary is being promoted is sent away to ask again at
+// once, not as after a failure: writes wait for it.
+func TestACopyAsksWhileItsPrimaryIsPromoted(t *testing.T) {
+	n := newNode(t, Config{}, store.Config{})
+	n.create("acme")
+	n.must("acme", "CREATE TABLE t(a)")
+	rec, err := n.s.Get("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, b := &session{r: n.r}, &sub{asked: follow{name: "acme", id: rec.ID}}
+	promoted := make(chan struct{})
+	go func() {
+		defer close(promoted)
+		for epoch := uint64(2); epoch < 200; epoch++ {
+			n.promote(epoch, "acme")
+		}
+	}()
+	for {
+		if code, _, _, err := s.lookAt(t.Context(), b); err != nil && code != endNotPrimary {
+			t.Errorf("it is told %v, with code %d", err, code)
+		}
+		select {
+		case <-promoted:
+			return
+		default:
+		}
+	}
+}

@@ -249,7 +249,8 @@ func (s *session) lookAt(ctx context.Context, b *sub) (code endCode, m store.Mar
 		l, err = st.Lineage(name)
 	}
 	if err == nil && (len(l) == 0 || validLineage(l, m.Position) != nil) {
-		err = fmt.Errorf("the unit's branches %v do not lead to its position %s", l, m.Position)
+		// Most likely it is being promoted just now.
+		return endNotPrimary, m, nil, fmt.Errorf("the unit's branches %v do not lead to its position %s", l, m.Position)
 	}
 	return endFailed, m, l, err
 }
