@@ -129,6 +129,16 @@ func between(all []answered, from, to time.Time) []answered {
 	return all[min(i, j):j]
 }
 
+// overlapping gives those that were under way at some instant in a span of time.
+func overlapping(all []answered, from, to time.Time) (some []answered) {
+	for _, a := range all {
+		if a.at.After(from) && a.due.Before(to) {
+			some = append(some, a)
+		}
+	}
+	return some
+}
+
 // flipIn finds the first answer of the newest epoch.
 func flipIn(all []answered) (at time.Time, ok bool) {
 	if len(all) == 0 {

@@ -128,7 +128,7 @@ func (c *copyCluster) pauseOnce(ctx context.Context, writes, reads *openLoad, to
 	err = await(ctx, "no write is acknowledged on both sides of the move", 20*time.Second, func() error {
 		all = writes.since(begin.Add(-around))
 		var ok bool
-		if flip, ok = flipIn(all); !ok || time.Since(flip) < 2*around {
+		if flip, ok = flipIn(all); !ok || time.Since(flip) < 4*around {
 			return fmt.Errorf("%d writes were acknowledged", len(all))
 		}
 		return nil
@@ -138,8 +138,9 @@ func (c *copyCluster) pauseOnce(ctx context.Context, writes, reads *openLoad, to
 	}
 	last := all[slices.IndexFunc(all, func(a answered) bool { return a.at.Equal(flip) })-1].at
 	near := between(all, minTime(last, flip.Add(-around)), flip.Add(around))
-	r = pauseRun{pause: millis(longestGap(near)), told: m.PauseMS, write: millis(slowest(near)), took: float64(m.MS),
-		read:    millis(slowest(between(reads.since(begin), flip.Add(-around), flip.Add(around)))),
+	met := func(all []answered) float64 { return millis(slowest(overlapping(all, near[0].at, flip.Add(around)))) }
+	r = pauseRun{pause: millis(longestGap(near)), told: m.PauseMS, took: float64(m.MS),
+		write: met(all), read: met(reads.since(begin.Add(-around))),
 		copying: millis(longestGap(between(all, begin, flip.Add(-around))))}
 	return r, c.awaitMoved(ctx, m)
 }
