@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 )
 
 // A frame is
@@ -86,7 +87,8 @@ var errFrame = errors.New("bad frame")
 type frame struct {
 	kind    frameType
 	unit    uint32
-	payload []byte // the receiver's own
+	payload []byte  // the receiver's own
+	chunk   *[]byte // that holds it; nil: none that is to be given back
 }
 
 // appendFrame adds a frame to b.
@@ -117,7 +119,7 @@ func readFrame(r io.Reader) (frame, error) {
 	} else if n > limit {
 		return frame{}, fmt.Errorf("%w: %d bytes in one of type %d", errFrame, n, f.kind)
 	}
-	body, err := readSized(r, n+frameTail)
+	body, err := f.body(r, n+frameTail)
 	if err != nil {
 		return frame{}, err
 	}
@@ -127,6 +129,35 @@ func readFrame(r io.Reader) (frame, error) {
 	}
 	f.payload = body[:n:n]
 	return f, nil
+}
+
+// chunks are buffers of image chunks, of which many come one after another.
+var chunks = sync.Pool{New: func() any { b := make([]byte, chunkSize+frameTail); return &b }}
+
+// body reads the n bytes of a frame: of an image's into a buffer of its own, which done
+// gives back.
+func (f *frame) body(r io.Reader, n int) ([]byte, error) {
+	if f.kind != frameChunk {
+		return readSized(r, n)
+	}
+	f.chunk = chunks.Get().(*[]byte)
+	b := (*f.chunk)[:n]
+	if _, err := io.ReadFull(r, b); err != nil {
+		f.done()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return b, nil
+}
+
+// done gives the frame's buffer back: nobody reads the payload any more.
+func (f *frame) done() {
+	if f.chunk != nil {
+		chunks.Put(f.chunk)
+	}
+	*f = frame{}
 }
 
 // readSized reads n bytes; memory grows with what has arrived, so that a length

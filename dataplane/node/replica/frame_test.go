@@ -93,8 +93,11 @@ func TestMessageRoundTrip(t *testing.T) {
 	s := start{startOther, mark, lineage}
 	gotS, err := decodeStart(s.encode())
 	same(s, gotS, err)
-	i := image{4096, mark, lineage}
+	i := image{4096, mark, lineage, false}
 	gotI, err := decodeImage(i.encode())
+	same(i, gotI, err)
+	i.moving = true
+	gotI, err = decodeImage(i.encode())
 	same(i, gotI, err)
 	e := end{endWrongID, "another"}
 	gotE, err := decodeEnd(e.encode())
@@ -135,7 +138,7 @@ func TestMessageRefused(t *testing.T) {
 	if _, err := decodeFollow((&follow{}).encode()); !errors.Is(err, errFrame) {
 		t.Error(err)
 	}
-	if _, err := decodeImage((&image{0, at, lineage}).encode()); !errors.Is(err, errFrame) {
+	if _, err := decodeImage((&image{0, at, lineage, false}).encode()); !errors.Is(err, errFrame) {
 		t.Error(err)
 	}
 }
@@ -175,7 +178,7 @@ func FuzzFrames(f *testing.F) {
 	add := func(t frameType, p []byte) { f.Add(appendFrame(nil, t, 1, p)) }
 	add(frameFollow, (&follow{id: 1, epoch: 2, mark: mark, name: "acme"}).encode())
 	add(frameStart, (&start{startOn, mark, lineage}).encode())
-	add(frameImage, (&image{4096, mark, lineage}).encode())
+	add(frameImage, (&image{4096, mark, lineage, false}).encode())
 	add(frameEnd, (&end{endUnknown, "why"}).encode())
 	add(framePromise, (&promise{1, 2, []string{"a"}}).encode())
 	add(frameBeat, encodeBeat(time.Second))

@@ -85,7 +85,7 @@ func FuzzFollower(f *testing.F) {
 	on := (&start{startOn, m, store.Lineage{{Epoch: 1}}}).encode()
 	f.Add(seed(say(5, 1, on), say(6, 1, testEntry(1, 2, 16, 1).payload), say(10, 1, (&end{endUnknown, "x"}).encode())))
 	f.Add(seed(say(5, 1, (&start{startImage, m, store.Lineage{{Epoch: 1}}}).encode()),
-		say(7, 1, (&image{8192, m, store.Lineage{{Epoch: 1}}}).encode()), say(8, 1, make([]byte, 200)), say(9, 1, make([]byte, 32))))
+		say(7, 1, (&image{8192, m, store.Lineage{{Epoch: 1}}, false}).encode()), say(8, 1, make([]byte, 200)), say(9, 1, make([]byte, 32))))
 	f.Add(seed(say(5, 1, (&start{startAhead, m, store.Lineage{{Epoch: 1}}}).encode()), say(11, 0, (&promise{1, 5, []string{"acme"}}).encode())))
 	f.Add(seed(say(12, 0, encodeBeat(5))))
 	f.Fuzz(func(t *testing.T, b []byte) {

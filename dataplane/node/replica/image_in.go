@@ -155,7 +155,7 @@ func (f *following) takeImage(e event) {
 // while entries go on coming, as that may take as long as the ring holds entries for;
 // what they add meanwhile is little.
 func (f *following) install(i *imageIn, number uint32) (store.Mark, error) {
-	in, err := f.l.r.store.Receive(f.unit, f.id, store.ImageInfo{Size: i.size, Sum: i.sum,
+	in, err := f.l.r.store.Receive(f.unit, f.id, store.ImageInfo{Size: i.size, Sum: i.sum, Moving: i.moving,
 		Position: i.at.Position, Chain: i.at.Chain, Lineage: i.lineage, State: store.Following, From: f.l.from})
 	if err != nil {
 		return store.Mark{}, err
@@ -220,7 +220,7 @@ func (f *following) lay(i *imageIn, in *store.Incoming, number uint32, shut bool
 		if fr.kind == frameEntry {
 			i.gave(len(fr.payload))
 		}
-		frames[k] = frame{}
+		frames[k].done()
 	}
 	if wrote && err == nil {
 		f.l.say(frameWrote, number, appendPosition(nil, in.Mark().Position))

@@ -122,7 +122,7 @@ func (s *session) stream(ctx context.Context, b *sub, i *imageOut) error {
 	}
 	b.next = img.Position.Seq + 1
 	b.beside = b.asked.beside
-	b.say(frameImage, (&image{img.Size, at, img.Lineage}).encode())
+	b.say(frameImage, (&image{img.Size, at, img.Lineage, b.asked.beside}).encode())
 	b.f.mu.Unlock()
 	if _, err := img.WriteTo(&imageWriter{b, i}); err != nil {
 		return err

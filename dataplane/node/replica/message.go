@@ -139,6 +139,9 @@ func decodeStart(p []byte) (m start, err error) {
 	return m, validLineage(m.lineage, m.at.Position)
 }
 
+// branchSize is how long a branch is.
+const branchSize = 16
+
 func (f *fields) branches() (l store.Lineage) {
 	for !f.bad && len(f.b) > 0 {
 		l = append(l, store.Branch{Epoch: f.u64(), From: f.u64()})
@@ -151,17 +154,25 @@ type image struct {
 	size    int64
 	at      store.Mark
 	lineage store.Lineage
+	moving  bool // entries come beside it; said to followers that asked for that alone
 }
 
 func (m *image) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(m.size))
 	b = appendMark(b, m.at)
-	return appendLineage(b, m.lineage)
+	b = appendLineage(b, m.lineage)
+	if m.moving {
+		b = append(b, 1)
+	}
+	return b
 }
 
 func decodeImage(p []byte) (m image, err error) {
 	f := fields{b: p}
 	m = image{size: int64(f.u64()), at: f.mark()}
+	if last := len(f.b) - 1; last >= 0 && last%branchSize == 0 { // what is behind the branches
+		m.moving, f.b = f.b[last] == 1, f.b[:last]
+	}
 	m.lineage = f.branches()
 	if err := f.end(frameImage); err != nil {
 		return m, err
@@ -275,7 +286,7 @@ func decodeCount(t frameType, p []byte) (int64, error) {
 	return n, nil
 }
 
-// imaged ends an image: its SHA-256, and the position up to which the entries beside it
+// imaged ends an image: its sum (store.ImageInfo), and the position up to which the entries beside it
 // make it whole; zero where it is whole without.
 type imaged struct {
 	sum [sha256.Size]byte

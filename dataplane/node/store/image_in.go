@@ -13,9 +13,11 @@ import (
 // ImageInfo describes an image that comes in.
 type ImageInfo struct {
 	Size int64 // bytes, negative where unknown
-	// Sum is called after the last byte was read, and gives the hex SHA-256
-	// that the sender stated; nil or "": not stated.
-	Sum func() string
+	// Sum is called after the last byte was read, and gives the hex sum
+	// that the sender stated; nil or "": not stated. It is a SHA-256, or, of a Moving
+	// image, XXH3 of 128 bits with as many zeros behind it.
+	Sum    func() string
+	Moving bool
 	// Position of the image. Zero, for an operator's file: a unit that is
 	// replaced goes on from its position plus one, a new one begins at 1:1.
 	Position Position

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -53,7 +52,7 @@ func (u *Unit) beginImage(ctx context.Context, moving bool) (*Image, error) {
 	if err := u.holdCheckpoints(ctx); err != nil {
 		return nil, err
 	}
-	img := &Image{u: u, moving: moving, holds: true, sum: sha256.New()}
+	img := &Image{u: u, moving: moving, holds: true, sum: newImageSum(moving)}
 	if err := img.begin(ctx); err != nil {
 		img.Close()
 		return nil, err
@@ -269,8 +268,8 @@ func (i *Image) End(ctx context.Context) (Position, error) {
 	return u.commits.pos, u.goneErr()
 }
 
-// Sum is the hex SHA-256 of the file, after WriteTo has returned without
-// error; "" before.
+// Sum is the hex sum of the file, after WriteTo has returned without error; "" before. It
+// is its SHA-256, but for a moving image, which has that of ImageInfo.Moving.
 func (i *Image) Sum() string {
 	if !i.whole {
 		return ""

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -60,7 +59,7 @@ func (s *Store) Receive(unit string, id uint64, info ImageInfo) (*Incoming, erro
 	} else if err := installable(old, unit, id); err != nil {
 		return nil, err
 	}
-	in := &Incoming{s: s, unit: unit, id: id, info: info, sum: sha256.New(), at: Mark{info.Position, info.Chain}, lineage: info.Lineage,
+	in := &Incoming{s: s, unit: unit, id: id, info: info, sum: newImageSum(info.Moving), at: Mark{info.Position, info.Chain}, lineage: info.Lineage,
 		tmp: filepath.Join(s.tmpDir(), unit+"."+rand.Text()+".img")}
 	err := s.fault(OpImage, unit)
 	if err == nil {
@@ -257,7 +256,7 @@ func (in *Incoming) whole() (matched bool, err error) {
 		want = in.info.Sum()
 	}
 	if got := hex.EncodeToString(in.sum.Sum(nil)); want != "" && !strings.EqualFold(want, got) {
-		return false, fmt.Errorf("%w: its SHA-256 is %s, %s was stated; send it again", ErrBadImage, got, want)
+		return false, fmt.Errorf("%w: its sum is %s, %s was stated; send it again", ErrBadImage, got, want)
 	}
 	if in.pageSize == 0 {
 		return want != "", nil

@@ -21,7 +21,7 @@ func moved(t testing.TB, p *Unit, src *source, f *Store, rnd *rand.Rand, step fu
 		t.Fatal(err)
 	}
 	defer img.Close()
-	in, err := f.Receive("acme", 7, ImageInfo{Size: img.Size, Sum: img.Sum, Position: img.Position, Chain: img.Chain, Lineage: img.Lineage, State: Following, From: "http://a:1"})
+	in, err := f.Receive("acme", 7, ImageInfo{Size: img.Size, Sum: img.Sum, Moving: true, Position: img.Position, Chain: img.Chain, Lineage: img.Lineage, State: Following, From: "http://a:1"})
 	if err != nil {
 		return Record{}, err
 	}
