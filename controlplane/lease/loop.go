@@ -23,7 +23,7 @@ const (
 	renewEvery = 500 * time.Millisecond
 	// catchUpEvery is how often a node is called, at least, while a copy of a unit
 	// that it writes lags: the entries that make the copy count wait for its word.
-	catchUpEvery = 250 * time.Millisecond
+	catchUpEvery = 100 * time.Millisecond
 )
 
 // loop renews one node.
