@@ -28,6 +28,9 @@ type nodeCall struct {
 	others map[fsm.NodeName]string // their addresses
 	job    string                  // by which number a handover is known to its source
 	forced bool                    // what they lack of a unit that the node cannot read is given up
+	// unproven: what they have is known by the release alone, as a move's target need not
+	// be in sync.
+	unproven bool
 }
 
 // addresses takes from the directory where the nodes are that the call is about;
@@ -53,7 +56,9 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 		}
 	case loops.HandOverUnits, loops.ThawUnits:
 		job, ok := state.Job(a.Job)
-		c.forced = ok && job.Forced
+		if ok { // a forced drain's moves overlook pins alone
+			c.forced, c.unproven = job.Forced && job.Kind == fsm.JobHandover, job.Kind == fsm.JobMove
+		}
 		if c.job = a.Job.String(); ok && job.Release != 0 {
 			c.job = strconv.FormatUint(uint64(job.Release), 10)
 		}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"domicile/controlplane/loops"
 	"domicile/fsm"
+	"domicile/fsm/fsmtest"
 	"domicile/proto"
 )
 
@@ -74,5 +76,37 @@ func TestM6AThawThatFailedIsAskedAgain(t *testing.T) {
 		}
 		transport.CloseIdleConnections()
 		node.Close()
+	}
+}
+
+// TestI10AMovesTargetIsTakenForNoCopyInSync: its source is told so, and that a drain is
+// forced, which is about pins, lets nobody give a damaged file up to what lacks something.
+// Found by a review.
+func TestI10AMovesTargetIsTakenForNoCopyInSync(t *testing.T) {
+	s := fsmtest.Ready(fsm.Settings{})
+	rev := s.Revision()
+	apply := func(cmd fsm.Command) fsm.Result {
+		t.Helper()
+		rev++
+		r, _ := s.Apply(fsm.Entry{Revision: rev, Term: 1, At: 1_700_000_000_000, Cmd: cmd})
+		if r.Refusal != nil {
+			t.Fatalf("%T: %v", cmd, r.Refusal)
+		}
+		return r
+	}
+	token, n1 := "t", fsm.NodeName("n1")
+	for _, n := range []string{"n1", "n2", "n3"} {
+		addr := n + ":1"
+		apply(&fsm.PutNode{Name: fsm.NodeName(n), Addr: &addr, Token: &token})
+	}
+	made := apply(&fsm.CreateTenant{Name: "acme", Node: &n1, Pinned: true})
+	apply(&fsm.AdvanceJob{ID: made.Job, From: fsm.StepMake, To: fsm.StepDone})
+	apply(&fsm.SetDrain{Node: n1, Drain: true, Forced: true})
+	id := apply(&fsm.BeginMove{Unit: "acme", To: "n2", Cause: fsm.CauseDrain, Forced: true}).Job
+	apply(&fsm.AdvanceJob{ID: id, From: fsm.StepQueue, To: fsm.StepCopy})
+	apply(&fsm.AdvanceJob{ID: id, From: fsm.StepCopy, To: fsm.StepRelease})
+	call := nodeCall{action: loops.Action{Call: loops.Call{Job: id, Target: fsm.Target{Node: n1}}, Verb: loops.HandOverUnits}}
+	if !call.addresses(s) || call.forced || !call.unproven || call.job != strconv.FormatUint(uint64(rev), 10) {
+		t.Errorf("forced %v, unproven %v, job %s", call.forced, call.unproven, call.job)
 	}
 }

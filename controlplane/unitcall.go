@@ -109,7 +109,7 @@ func unitsOf(list []proto.PromotedUnit) map[fsm.UnitName]bool {
 }
 
 func (c *nodeCall) handOver(ctx context.Context) loops.Answer {
-	body := proto.Handover{Job: c.job, MS: freezeFor.Milliseconds(), Units: c.handoverUnits(), Forced: c.forced, Holder: c.holder}
+	body := proto.Handover{Job: c.job, MS: freezeFor.Milliseconds(), Units: c.handoverUnits(), Forced: c.forced, Unproven: c.unproven, Holder: c.holder}
 	var answer proto.HandedOver
 	if a, ok := c.ask(ctx, callTimeout, pathHandover, "hand tenants over", body, &answer); !ok {
 		return a

@@ -180,6 +180,10 @@ type Handover struct {
 	// Forced says that a destination need not have what was acknowledged of a unit
 	// whose file cannot be opened: an operator asked for it (L6).
 	Forced bool `json:"forced,omitempty"`
+	// Unproven says that a destination is not known to have all that was acknowledged,
+	// as a copy in sync is: a unit is given up only where this node itself has all of it
+	// (architecture §3.7.4), and knows up to where.
+	Unproven bool `json:"unproven,omitempty"`
 	Holder
 }
 

@@ -259,11 +259,11 @@ func (p *planner) besideIsMissing(k *moveMemory, u *fsm.Placed) bool {
 // caughtUp reports whether a copy lacks nothing but what is under way, as the unit's
 // primary reports.
 func (p *planner) caughtUp(u *fsm.Placed, c fsm.Copy) bool {
-	if c.State == fsm.CopyInSync {
-		return true
-	}
 	n, ok := p.s.Node(u.Node)
 	news := p.news.Nodes[u.Node]
+	if c.State == fsm.CopyInSync {
+		return news == nil || !slices.Contains(news.Uncompared, u.Unit) // else its source refuses
+	}
 	if !ok || news == nil || !news.Answered || news.Silent || news.Lapsed {
 		return false
 	}

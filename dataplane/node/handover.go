@@ -47,9 +47,9 @@ func (r *request) handOver() error {
 		if err := refused[string(u.Unit)]; err != nil {
 			return store.Position{}, err
 		}
-		p, err := r.s.handOverOne(ctx, body.Job, limit, body.Forced, u)
+		p, err := r.s.handOverOne(ctx, &body, limit, u)
 		if errors.Is(err, store.ErrDamaged) {
-			return r.s.giveUpDamaged(ctx, body.Job, body.Forced, u, err)
+			return r.s.giveUpDamaged(ctx, &body, u, err)
 		}
 		return p, err
 	}, func(u *proto.HandoverUnit, p store.Position, err error) {
@@ -109,8 +109,17 @@ func (s *Server) point(label, unit string) {
 	}
 }
 
-func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duration, forced bool, to *proto.HandoverUnit) (p store.Position, err error) {
-	name := string(to.Unit)
+// knowsAll refuses to give up a unit of which this node may have lost what its copies
+// had acknowledged: to have what this node has is not enough for a destination then.
+func (s *Server) knowsAll(rec *store.Record) error {
+	if s.fence.lease == nil || s.fence.records.compared(rec.Name, s.fence.compared) {
+		return nil
+	}
+	return httpserve.Errorf(503, codeUnreplicated, "unit %s is not given up: this node has started and has not compared it with its copies yet, which may have more than its destination; try again", rec.Name)
+}
+
+func (s *Server) handOverOne(ctx context.Context, call *proto.Handover, limit time.Duration, to *proto.HandoverUnit) (p store.Position, err error) {
+	name, job, forced := string(to.Unit), call.Job, call.Forced
 	rec, err := s.store.Get(name)
 	if err != nil {
 		return p, err
@@ -131,6 +140,11 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 	}
 	if err := mayHandOver(&rec); err != nil {
 		return p, err
+	}
+	if call.Unproven {
+		if err := s.knowsAll(&rec); err != nil {
+			return p, err
+		}
 	}
 	defer func() {
 		if err != nil && !errors.Is(err, errRecordUnknown) {
@@ -164,14 +178,23 @@ func (s *Server) handOverOne(ctx context.Context, job string, limit time.Duratio
 
 // giveUpDamaged gives up a unit whose file cannot be opened: nobody writes it here, and
 // its destination has what was acknowledged, as far as this process knows of any; what
-// an earlier one has acknowledged a copy in sync has, under --ack replica. forced: an
-// operator's word that the destination is to be taken as it is.
-func (s *Server) giveUpDamaged(ctx context.Context, job string, forced bool, to *proto.HandoverUnit, damage error) (store.Position, error) {
-	name := string(to.Unit)
+// an earlier one has acknowledged a copy in sync has, under --ack replica, and is given
+// to no other. Forced: an operator's word that the destination is to be taken as it is.
+func (s *Server) giveUpDamaged(ctx context.Context, call *proto.Handover, to *proto.HandoverUnit, damage error) (store.Position, error) {
+	name, job, forced := string(to.Unit), call.Job, call.Forced
 	at, _ := s.replica.Acknowledged(name)
 	rec, err := s.store.Get(name)
 	if err != nil || rec.State == store.Sent && rec.Job == job { // asked again
 		return at, err
+	}
+	if call.Unproven {
+		if err := s.knowsAll(&rec); err != nil {
+			return at, err
+		}
+		if at.IsZero() {
+			return at, &httpserve.Error{Status: 503, Code: codeUnreplicated, Cause: damage,
+				Text: fmt.Sprintf("unit %s is damaged here, and up to where it was acknowledged is not known: it is given only to a copy in sync", name)}
+		}
 	}
 	if !forced && !at.IsZero() {
 		if err := s.replica.WaitHeld(ctx, name, to.Addr, at); err != nil {
