@@ -52,9 +52,11 @@ func (c *change) settled(copies []Copy, home NodeName, stay bool) []Copy {
 	for i := range own {
 		if cp := &own[i]; cp.State == CopyTarget {
 			on, _ := c.nodes.Get(cp.Node)
-			cp.State, cp.Since, cp.Entry = CopyLeaving, c.now, c.at
+			// It goes without a grace: nobody reads it, and in another region nothing may
+			// reach it any more (I2).
+			cp.State, cp.Since, cp.Entry = CopyLeaving, max(0, c.now-c.settings.RemoveAfter), c.at
 			if stay && e != nil && on.node.Region == e.node.Region {
-				cp.State = CopySyncing
+				cp.State, cp.Since = CopySyncing, c.now
 			}
 		}
 	}

@@ -221,7 +221,9 @@ func (s CopyState) String() string {
 type Copy struct {
 	Node  NodeName
 	State CopyState
-	Since Millis // when it came into State; 0 in an Event
+	// Since is when it came into State, but of a move's target that leaves: that one's
+	// grace is over at once. 0 in an Event.
+	Since Millis
 	// Entry brought it into State; a primary's report counts only if it is of a
 	// list at least as new (Granted.Epoch). 0 in an Event.
 	Entry Revision

@@ -207,3 +207,31 @@ func TestM5N7B3WhateverFailsMovesEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestI2NothingReachesATargetOnceItsMoveIsUndone: in another region it is gone without
+// the grace that lets proxies read on from what they know: it was never read. It went on
+// following for that time. Found by a review.
+func TestI2NothingReachesATargetOnceItsMoveIsUndone(t *testing.T) {
+	s := newMoveSim(t, 1)
+	s.now += 1_000_000 // all times are after the first grace
+	s.apply(0, &fsm.SetSettings{Settings: fsm.Settings{Replicas: 1, AutoFailover: simLease, RepairAfter: simRepair, RemoveAfter: 600_000}})
+	n1, us := fsm.NodeName("n1"), fsm.RegionName("us")
+	s.apply(0, &fsm.CreateTenant{Name: "a", Node: &n1})
+	s.m.ChangedAll()
+	s.settleFar(20)
+	s.nodes["m1"].stuck = true
+	s.apply(0, &fsm.BeginMove{Unit: "a", To: "m1", Region: &us, Cause: fsm.CauseMove})
+	s.m.ChangedAll()
+	s.steps(1000)
+	if len(s.nodes["m1"].units) != 1 {
+		t.Fatalf("m1 does not follow: %+v", s.nodes["m1"].units)
+	}
+	_, events := s.state.Apply(fsm.Entry{Revision: s.next(), Term: s.term, At: s.now, Cmd: &fsm.CancelMove{ID: s.anyMove()}})
+	s.tell(events)
+	s.steps(2000)
+	for _, n := range []fsm.NodeName{"m1", "m2", "m3"} {
+		if len(s.nodes[n].units) > 0 {
+			t.Errorf("%s holds %+v", n, s.nodes[n].units)
+		}
+	}
+}
