@@ -67,6 +67,25 @@ func TestL7NothingIsKeptOfWhatItsPrimaryHas(t *testing.T) {
 	n.query("acme", "insert into t (v) values ('goes on')")
 }
 
+// TestL7WhatWasReleasedIsKeptWhereTheUnitLivesOnWithoutIt: the target of a move was lost
+// before it was promoted, and a copy that was behind it took its place. Found by a review:
+// with --ack primary acknowledged writes went without a word.
+func TestL7WhatWasReleasedIsKeptWhereTheUnitLivesOnWithoutIt(t *testing.T) {
+	for text, kept := range map[string]bool{"": false, "40:9 1:0 40:2": false, "41:9 1:0 41:1": true} {
+		n := startNode(t, nil)
+		n.tenantWithTable("acme")
+		at := n.want(200, "POST", "/t/acme/query", insert).header.Get("Domicile-Position")
+		by := `"authority":"c1/global","history":1,"term":1}`
+		n.admin(200, "POST", "tenants/acme/freeze", `{"ms":60000,`+by)
+		n.admin(200, "POST", "tenants/acme/release", `{"job":"7","position":"`+at+`","destination":{"node":"n2","addr":"http://127.0.0.1:1"},`+by)
+		a := n.admin(204, "DELETE", "tenants/acme", "", proto.HeaderHolder, "c1/global 1 1", proto.HeaderUnitID, "1",
+			proto.HeaderRemoval, proto.RemovalCopy, proto.HeaderLives, text)
+		if file := a.header.Get(proto.HeaderAside); (file != "") != kept {
+			t.Errorf("%q: %q is kept", text, file)
+		}
+	}
+}
+
 // TestALateRemovalOfACopyMeetsNoPrimary: a call that takes a copy away may arrive when
 // the node has become the unit's primary.
 func TestALateRemovalOfACopyMeetsNoPrimary(t *testing.T) {

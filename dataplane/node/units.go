@@ -151,8 +151,8 @@ func (s *Server) unused(ctx context.Context, unit string) error {
 }
 
 // keepAside keeps what the node holds of a unit that was its own to write, that it
-// neither released nor follows, and that is removed because it lives on elsewhere:
-// what only this node has must not go unseen (L7). Where the unit's history at its
+// does not follow, and that is removed because it lives on elsewhere: what only this
+// node has must not go unseen (L7). Where the unit's history at its
 // primary, as the text says that it lives on there, goes through all that this node has,
 // nothing is kept. Of one that is damaged the files are kept as they are, also if it was
 // released.
@@ -168,11 +168,19 @@ func (s *Server) keepAside(ctx context.Context, rec *store.Record, text string, 
 		}
 		return err
 	}
-	if rec.State == store.Sent {
+	p, perr := s.store.Position(ctx, rec.Name)
+	if perr == nil && p.Seq == 0 {
 		return nil
 	}
-	if p, err := s.store.Position(ctx, rec.Name); err == nil && p.Seq == 0 {
-		return nil
+	if rec.State == store.Sent {
+		// The node that it was given to had all of it, but may have been lost before it
+		// was promoted: then the unit lives on in another copy.
+		if text == "" || perr != nil {
+			return nil
+		}
+		if had, err := lives(text, p); had || err != nil {
+			return err
+		}
 	}
 	u, release, err := s.store.Acquire(ctx, rec.Name)
 	if err != nil {

@@ -133,7 +133,7 @@ func (f *following) start(ctx context.Context, fr frame) {
 // the copy is.
 func (f *following) heard() error {
 	f.mu.Lock()
-	told := f.asked == f.kind
+	told := f.asked == f.kind && f.kind != store.CopyReader // become changes the record before f.kind
 	f.mu.Unlock()
 	if !told {
 		return nil // the kind has changed meanwhile, and is asked for anew

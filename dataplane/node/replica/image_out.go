@@ -86,7 +86,6 @@ func (s *session) sendImage(b *sub) {
 			b.f.left(p)
 		}
 	case b.asked.beside:
-		b.imaged = true
 		b.ready()
 	default:
 		b.state = subStreaming
@@ -140,6 +139,7 @@ func (s *session) stream(ctx context.Context, b *sub, i *imageOut) error {
 	}
 	b.f.mu.Lock()
 	b.say(frameImaged, sum)
+	b.imaged = b.beside // its acknowledgement may come at once
 	b.f.mu.Unlock()
 	return nil
 }
