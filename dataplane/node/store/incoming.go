@@ -45,8 +45,12 @@ type Incoming struct {
 }
 
 // syncEvery is after how many bytes the disk is set to work: what is left at the end
-// is little then.
-const syncEvery = 32 << 20
+// is little then, and so is what the commits of other units wait for, whose syncs the file
+// system may put behind it. maxUnsynced is how far the disk may be behind.
+const (
+	syncEvery   = 4 << 20
+	maxUnsynced = 4 * syncEvery
+)
 
 // Receive begins to take in an image; Close it. An image for another unit, or one that
 // the disk has no room for, is refused before its first byte. Errors are Install's.
@@ -151,6 +155,9 @@ func (in *Incoming) given(page int64) bool {
 func (in *Incoming) wrote(n int) error {
 	if in.unsynced += int64(n); in.unsynced < syncEvery {
 		return nil
+	}
+	if in.unsynced >= maxUnsynced && in.syncing != nil {
+		in.syncing, in.broken = nil, errors.Join(in.broken, <-in.syncing)
 	}
 	select {
 	case err := <-in.syncing:
