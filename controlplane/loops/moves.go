@@ -31,6 +31,9 @@ type moveMemory struct {
 	tries     int        // releases that were not given
 	why       string     // the last one was not
 	confirmed fsm.Revision
+	pause     fsm.Millis // for how long writes waited; 0: that is not known
+	copied    bool       // it was no copy in sync before
+	measured  bool       // it was asked how large the unit is since it is written there
 	bytes     uint64
 }
 
@@ -54,6 +57,7 @@ func (m *Memory) move(id fsm.JobID) *moveMemory {
 func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
 	k := m.move(c.Job)
 	k.nextLook, k.looking = now+LookAtMoveEvery, false
+	k.measured = k.measured || c.Step == fsm.StepClean
 	switch {
 	case a.Outcome != Done:
 		k.trouble = "it does not answer"
@@ -225,7 +229,7 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 		return
 	}
 	if !p.isSilent(to) && p.caughtUp(u, u.Copies[i]) && !p.besideIsMissing(k, u) {
-		k.troubled = 0
+		k.troubled, k.copied = 0, u.Copies[i].State == fsm.CopyTarget
 		p.step(j, fsm.StepRelease)
 		return
 	}
@@ -233,12 +237,17 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 	switch {
 	case p.now < k.nextLook:
 		p.wakeAt(k.nextLook)
-	case !k.looking:
-		k.looking = p.call(Action{Call: Call{Job: j.ID, Step: j.Step, Work: LookAtMove, Target: j.Targets[0]}, Verb: LookAtMove}, true)
-		if !k.looking {
-			p.wakeAt(p.now + LookAtMoveEvery)
-		}
+	case !p.lookAtMove(j, k):
+		p.wakeAt(p.now + LookAtMoveEvery)
 	}
+}
+
+// lookAtMove asks a move's target how far it is, and reports whether it was asked.
+func (p *planner) lookAtMove(j *fsm.Job, k *moveMemory) bool {
+	if !k.looking {
+		k.looking = p.call(Action{Call: Call{Job: j.ID, Step: j.Step, Work: LookAtMove, Target: j.Targets[0]}, Verb: LookAtMove}, true)
+	}
+	return k.looking
 }
 
 // besideIsMissing reports whether a target that has caught up is to wait for the replicas
@@ -283,8 +292,8 @@ func (p *planner) promoteMoved(j *fsm.Job, u *fsm.Placed) {
 	}
 }
 
-// clean notes for how long writes waited, once the unit can be written at its target,
-// and ends the move when nothing of it is left elsewhere (M9).
+// clean notes for how long writes waited, and what was copied, once the unit can be
+// written at its target, and ends the move when nothing of it is left elsewhere (M9).
 func (p *planner) clean(j *fsm.Job, u *fsm.Placed) {
 	if u == nil {
 		p.step(j, fsm.StepDone)
@@ -300,7 +309,13 @@ func (p *planner) clean(j *fsm.Job, u *fsm.Placed) {
 			p.m.look = true // the grant that names it is on its way
 			return
 		}
-		p.advance(j, &fsm.NoteJob{ID: j.ID, Pause: max(p.now-k.frozen, 1), Bytes: k.bytes})
+		if k.pause == 0 {
+			k.pause = max(p.now-k.frozen, 1)
+		}
+		// A move may be over between two looks at it: its size is asked at its end.
+		if !k.copied || k.measured || !p.lookAtMove(j, k) {
+			p.advance(j, &fsm.NoteJob{ID: j.ID, Pause: k.pause, Bytes: k.bytes})
+		}
 		return
 	}
 	if !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State == fsm.CopyFormer || c.State == fsm.CopyLeaving }) {

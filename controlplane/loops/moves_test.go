@@ -157,3 +157,24 @@ func TestN7ADrainBeginsFewMovesAtATime(t *testing.T) {
 		t.Error("no move was begun")
 	}
 }
+
+// TestM7WhatAMoveCopiedIsToldHoweverShortItWas: it was over before its target was asked a
+// second time, and had nothing when it was asked first. Where nothing is copied none is told.
+func TestM7WhatAMoveCopiedIsToldHoweverShortItWas(t *testing.T) {
+	for to, copied := range map[fsm.NodeName]bool{"n2": false, "n3": true} {
+		s, id := stepped(t, 1, to)
+		for range stepRounds {
+			s.small(func() {})
+			if j, ok := s.state.Job(id); !ok || j.Ended != 0 || j.Pause != 0 {
+				break
+			}
+		}
+		j, ok := s.state.Job(id)
+		if !ok || j.Pause == 0 {
+			t.Fatalf("%+v: its pause is not known", j)
+		}
+		if want := uint64(s.nodes[to].units["t0"].pos); copied != (j.Bytes >= want) || !copied && j.Bytes != 0 {
+			t.Errorf("to %s: %d bytes, and the target has %d", to, j.Bytes, want)
+		}
+	}
+}
