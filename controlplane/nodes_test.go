@@ -46,7 +46,7 @@ func TestN1ToN4NodesAreRecordedAndKeepWhatIsLeftOut(t *testing.T) {
 	}
 	// N6
 	r = s.want(s.ask("DELETE", "/_shard/nodes/n1", ""), 409, fsm.CodeNodeInUse)
-	if text := fmt.Sprint(r.body["error"]); r.body["tenant"] != "acme" || !strings.Contains(text, "delete its tenants first") {
+	if text := fmt.Sprint(r.body["error"]); r.body["tenant"] != "acme" || !strings.Contains(text, "drain it first") {
 		t.Errorf("the refusal says %v, want that acme is in the way", r.body)
 	}
 	s.want(s.ask("DELETE", "/_shard/tenants/acme", ""), 204, "")

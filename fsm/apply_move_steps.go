@@ -262,7 +262,7 @@ func (c *change) cancelMove(cmd *CancelMove) *Refusal {
 	why := refuse(CodeCancelled, reason, "move", j.ID.String())
 	switch {
 	case j.Ended != 0:
-		return refuse(CodeMoveEnded, "the move has ended", "move", j.ID.String())
+		return refuse(CodeMoveEnded, "it has ended already; if a tenant is to be elsewhere, move it", "move", j.ID.String())
 	case j.Kind == JobRebalance:
 		next := *j
 		next.Refusal = why.kept()

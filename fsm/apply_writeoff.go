@@ -39,7 +39,7 @@ func (c *change) deleteNode(cmd *DeleteNode) *Refusal {
 func undeletable(e *seat) string {
 	switch {
 	case e.primaries > 0:
-		return "it cannot be deleted; delete its tenants first, or fail it over to their copies"
+		return "it cannot be deleted; drain it first, delete its tenants, or fail it over to their copies"
 	case e.standbyOf != "":
 		return "it cannot be deleted; end its pair with node " + string(e.standbyOf) + " first"
 	}

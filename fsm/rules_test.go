@@ -236,7 +236,7 @@ func TestN6ARefusalToDeleteANodeSaysWhatHelps(t *testing.T) {
 		t.Helper()
 		d.refused(fsm.CodeNodeInUse, &fsm.DeleteNode{Name: n}, want)
 	}
-	says("n1", "delete its tenants first, or fail it over")
+	says("n1", "drain it first, delete its tenants, or fail it over")
 	says("n2", "force writes off what it holds as copies")
 	d.ok(&fsm.PutNode{Name: "n1", Standby: ptr(fsm.NodeName("n2"))})
 	says("n2", "end its pair with node n1 first")
