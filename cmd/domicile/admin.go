@@ -40,6 +40,8 @@ type admin struct {
 	ctx  context.Context
 	out  *env
 	json bool
+
+	follow string // the command that shows what goes on without this one
 }
 
 // open makes the client once the flags are known.

@@ -22,14 +22,19 @@ func (*nodesDrain) Help() string {
 go to their copies or are moved, a few at a time, and what it keeps copies of is copied
 elsewhere. No request fails. It goes on whoever leads, until it is ended:
 
-  domicile admin nodes drain eu1 --wait     then stop the machine
+  domicile admin nodes drain eu1 --wait     until it is drained; then stop the machine
   domicile admin nodes drain eu1 --show     how far it is, and what cannot leave
   domicile admin nodes undrain eu1          it takes tenants again; domicile admin rebalance fills it
-  domicile admin nodes delete eu1           or it is not needed any more`
+  domicile admin nodes delete eu1           or it is not needed any more
+
+What has left a node is removed from it after a grace (domicile admin settings:
+remove-after), and only then it is drained. --wait does not end while a tenant stays, a
+pinned one say; interrupted, the drain goes on.`
 }
 
 // Run drains a node.
 func (c *nodesDrain) Run(a *admin) error {
+	a.follow = "domicile admin nodes drain " + string(c.Name) + " --show"
 	if !c.Show {
 		begun, err := a.DrainNode(a.ctx, c.Name, c.Force)
 		if err != nil {
@@ -39,7 +44,7 @@ func (c *nodesDrain) Run(a *admin) error {
 			if a.json {
 				return a.print(begun, nil, nil)
 			}
-			return a.say("node %s is being drained: %d of %d units are left; see: domicile admin nodes drain %s --show", c.Name, begun.Left, begun.Units, c.Name)
+			return a.say("node %s is being drained; see: domicile admin nodes drain %s --show", c.Name, c.Name)
 		}
 	}
 	last := ""
@@ -62,10 +67,27 @@ func (c *nodesDrain) Run(a *admin) error {
 	}
 }
 
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func copiesCount(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
+}
+
 // drainLine tells how far a drain is, on a line.
 func drainLine(d *proto.DrainState) string {
-	line := fmt.Sprintf("node %s: %d of %d units are left (%d tenants, of which %d are on their way; %d copies)",
-		d.Node, d.Left, d.Units, d.Primaries, d.Moving, d.Copies)
+	line := fmt.Sprintf("node %s holds %s (%d on the way), %s", d.Node, count(d.Primaries, "tenant"), d.Moving, copiesCount(d.Copies))
+	if gone := d.Left - d.Primaries - d.Copies; gone > 0 {
+		line += fmt.Sprintf(", and data of %s that it is about to remove", count(gone, "tenant"))
+	}
 	if len(d.Blocked) > 0 {
 		line += fmt.Sprintf("; %s, for one, stays: %s", d.Blocked[0].Tenant, d.Blocked[0].Why)
 	}
@@ -79,7 +101,9 @@ func (a *admin) printDrain(d *proto.DrainState) error {
 	if d.State == proto.Drained {
 		return a.say("node %s is drained: nothing is left on it", d.Node)
 	}
-	if err := a.say("%s", drainLine(&proto.DrainState{DrainBegun: d.DrainBegun, Primaries: d.Primaries, Moving: d.Moving, Copies: d.Copies})); err != nil || len(d.Blocked) == 0 {
+	line := *d
+	line.Blocked = nil
+	if err := a.say("%s", drainLine(&line)); err != nil || len(d.Blocked) == 0 {
 		return err
 	}
 	var rows [][]string
@@ -107,7 +131,7 @@ func (c *nodesUndrain) Run(a *admin) error {
 type adminRebalance struct {
 	DryRun    bool            `help:"Only show what would be moved, and why."`
 	Region    *fsm.RegionName `help:"Of this region alone; else each region apart."`
-	Threshold *float64        `placeholder:"0.1" help:"Share of what a node should hold by which it may hold more or less. Default: 0.1."`
+	Threshold *float64        `placeholder:"0.1" help:"Share of what a node should hold by which it may hold more or less. From 0 to 10. Default: 0.1."`
 	Max       *int            `placeholder:"N" help:"At most so many moves, 1 to 1000. Default: 100."`
 	Wait      bool            `help:"Wait until the last move has begun."`
 }
@@ -118,6 +142,9 @@ func (*adminRebalance) Help() string {
 few are moved as bring every node within the threshold of its share; a tenant goes to its
 own copy where that helps, so that nothing is copied. Pinned tenants stay. Moves begin as
 their turn comes (domicile admin settings: moves-per-node), and no request fails.
+
+SHARE is what a node should hold: an equal part by weight; a tenant that is larger than such
+a part counts for the node that it is on, and the rest is divided.
 
   domicile admin rebalance --dry-run
   domicile admin rebalance --region eu --max 20
@@ -156,7 +183,7 @@ func (a *admin) printPlan(p *proto.RebalancePlan) error {
 		}
 		moves = append(moves, []string{string(m.Tenant), string(m.From), string(m.To), bytesText(m.Bytes), how, m.Why})
 	}
-	err := a.print(p, []string{"NODE", "REGION", "BYTES", "SHARE", "AFTER", "TENANTS", "AFTER", "NOTE"}, nodes)
+	err := a.print(p, []string{"NODE", "REGION", "BYTES", "SHARE", "BYTES AFTER", "TENANTS", "TENANTS AFTER", "NOTE"}, nodes)
 	if len(moves) > 0 {
 		err = errors.Join(err, a.say(""), a.print(p, []string{"TENANT", "FROM", "TO", "BYTES", "HOW", "WHY"}, moves))
 	}
@@ -166,13 +193,14 @@ func (a *admin) printPlan(p *proto.RebalancePlan) error {
 		}
 		err = errors.Join(err, a.say("%s", why))
 	}
-	end := fmt.Sprintf("rebalance %s has begun: %d moves; watch it with: domicile admin moves watch %s", p.ID, len(p.Moves), p.ID)
+	moved := count(len(p.Moves), "move")
+	end := fmt.Sprintf("rebalance %s has begun: %s; watch it with: domicile admin moves watch %s", p.ID, moved, p.ID)
 	switch {
 	case p.ID != 0:
 	case len(p.Moves) == 0:
 		end = "nothing is to be moved"
 	default:
-		end = fmt.Sprintf("%d moves would be made", len(p.Moves))
+		end = moved + " would be made"
 	}
 	return errors.Join(err, a.say("\n%s", end))
 }

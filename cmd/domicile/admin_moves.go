@@ -43,6 +43,7 @@ func (c *tenantsMove) Run(a *admin) error {
 	if c.To == nil && c.Region == nil {
 		return usagef("say where tenant %s is to go: --to NODE, --region REGION, or both", c.Name)
 	}
+	a.follow = "domicile admin moves --tenant " + string(c.Name)
 	put := proto.MoveTenant{To: c.To, Region: c.Region, Wait: &c.Wait}
 	end := func() {}
 	if c.Wait && !a.json {
@@ -67,8 +68,8 @@ func (a *admin) printMoved(m *proto.TenantMoved) error {
 	if a.json {
 		return a.print(m, nil, nil)
 	}
-	if err := a.say("tenant %s moved from node %s to %s, region %q: %s in %s, writes waited %s", m.Tenant, m.From, m.To, m.Region,
-		bytesText(m.Bytes), millis(m.MS), pauseText(m.PauseMS)); err != nil {
+	if err := a.say("tenant %s moved from node %s to %s, region %q, in %s; writes waited %s", m.Tenant, m.From, m.To, m.Region,
+		millis(m.MS), pauseText(m.PauseMS)); err != nil {
 		return err
 	}
 	if m.Unreplicated != "" {
@@ -123,7 +124,7 @@ func (a *admin) progress(last, line string) string {
 // moveText tells how far a move is, on a line.
 func moveText(m *proto.Move) string {
 	if m.Kind == proto.KindRebalance {
-		return fmt.Sprintf("rebalance %s: %d moves have not begun", m.ID, len(m.Planned))
+		return fmt.Sprintf("rebalance %s: not begun: %s", m.ID, count(len(m.Planned), "move"))
 	}
 	line := fmt.Sprintf("move %s of %s from %s to %s: %s", m.ID, m.Tenant, m.From, m.To, m.Step)
 	if m.Waiting != "" {
@@ -148,6 +149,7 @@ func moveText(m *proto.Move) string {
 // went: an error unless it is done.
 func (a *admin) watchMove(id fsm.JobID) error {
 	last := ""
+	a.follow = "domicile admin moves watch " + id.String()
 	for {
 		m, err := a.Move(a.ctx, id)
 		if err != nil {
@@ -188,6 +190,16 @@ type movesList struct {
 	Node       fsm.NodeName   `help:"From this node or to it."`
 	Active     bool           `help:"Only those that have not ended."`
 	Rebalances bool           `help:"The rebalances, in place of moves."`
+}
+
+// Help says what the columns are.
+func (*movesList) Help() string {
+	return `STATE is how far a move is: waiting (for its turn), copying, catching_up, frozen (writes
+wait), released, flipped, cleaning (it is written at its new node; what the old one holds is
+to become a copy or to go), and in the end done, undone (the tenant is where it was),
+cancelled, or failed (the tenant was deleted). BYTES is what the new node has of it, none
+where it was not measured, PAUSE how long writes waited. Tenants that a drain gives to their
+copies are not moves: domicile admin nodes drain NODE --show.`
 }
 
 // Run lists the moves.
@@ -265,9 +277,10 @@ type movesCancel struct {
 
 // Help says until when.
 func (*movesCancel) Help() string {
-	return "A move can be cancelled until its tenant is given over: it stays where it is, and what was copied is\n" +
-		"removed. Later it is refused: move the tenant back instead. Cancelled, a rebalance begins no more moves;\n" +
-		"those under way go on, and are cancelled one by one (domicile admin moves --active)."
+	return `A move can be cancelled until its tenant is given over: it stays where it is, and what was
+copied is removed after a grace (domicile admin settings: remove-after). Later it is refused:
+move the tenant back instead. Cancelled, a rebalance begins no more moves; those under way go
+on, and are cancelled one by one (domicile admin moves --active).`
 }
 
 // Run cancels a move.
@@ -280,7 +293,7 @@ func (c *movesCancel) Run(a *admin) error {
 		return a.print(m, nil, nil)
 	}
 	if m.Kind == proto.KindRebalance {
-		return a.say("rebalance %s was cancelled: %d moves had not begun", m.ID, len(m.Planned))
+		return a.say("rebalance %s was cancelled: not begun: %s", m.ID, count(len(m.Planned), "move"))
 	}
 	return a.say("move %s was cancelled: tenant %s stays on node %s", m.ID, m.Tenant, m.From)
 }

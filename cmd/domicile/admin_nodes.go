@@ -19,6 +19,14 @@ type adminNodes struct {
 
 type nodesList struct{}
 
+// Help says what the columns are.
+func (nodesList) Help() string {
+	return `STATE is up, lapsed, lost, draining (until undrain, also when nothing is left on it) or
+unleased; the milliseconds are what its lease has left. BYTES is what the node holds,
+tenants, copies and what it is about to remove, when it was last asked: that may be some
+seconds ago.`
+}
+
 // Run lists the nodes.
 func (nodesList) Run(a *admin) error {
 	nodes, err := a.Nodes(a.ctx)

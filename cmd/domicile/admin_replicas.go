@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -128,7 +129,17 @@ func copiesText(t *proto.Tenant) string {
 		all = append(all, text)
 	}
 	if all == nil && t.Unreplicated != "" {
-		return "unreplicated"
+		all = append(all, "unreplicated")
+	}
+	for _, r := range t.ReadReplicas {
+		if r.State == proto.ReaderHome {
+			continue
+		}
+		text := cmp.Or(string(r.Node), "none") + " (read replica in " + string(r.Region)
+		if r.State == proto.ReaderLost {
+			text += ", lost"
+		}
+		all = append(all, text+")")
 	}
 	return strings.Join(all, ", ")
 }

@@ -155,5 +155,12 @@ func (c *cli) runParsed(ctx context.Context, e *env, parsed *kong.Context) error
 	if err != nil {
 		return err
 	}
-	return parsed.Run(a)
+	err = parsed.Run(a)
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case a.follow != "":
+		return fmt.Errorf("interrupted; what has begun goes on, see: %s", a.follow)
+	}
+	return errors.New("interrupted: whether it was done is not known")
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"domicile/proto"
 )
 
 // TestO2WhatGoesWrongIsTold: no server, and an answer about many tenants that has no
@@ -37,5 +39,51 @@ func TestO2WhatGoesWrongIsTold(t *testing.T) {
 	new(cli).complain(&env{stderr: &complaints}, &url.Error{Op: "Get", URL: "http://127.0.0.1:9", Err: syscall.ECONNREFUSED})
 	if text := complaints.String(); !strings.Contains(text, "no server answers: ") || !strings.Contains(text, "--server (DOMICILE_SERVER)") {
 		t.Errorf("no server is reached: %s", text)
+	}
+}
+
+// TestO2AnInterruptedWaitTellsWhatGoesOn: Ctrl-C ends the command, not the work.
+func TestO2AnInterruptedWaitTellsWhatGoesOn(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tenants", "move", "acme", "--to", "n2"}, "interrupted; what has begun goes on, see: domicile admin moves --tenant acme\n"},
+		{[]string{"moves", "watch", "7"}, "interrupted; what has begun goes on, see: domicile admin moves watch 7\n"},
+		{[]string{"nodes", "drain", "n1", "--wait"}, "interrupted; what has begun goes on, see: domicile admin nodes drain n1 --show\n"},
+		{[]string{"tenants", "delete", "acme"}, "interrupted: whether it was done is not known\n"},
+	} {
+		ctx, interrupt := context.WithCancel(context.Background())
+		held := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // until it is read, nothing tells that the client has gone
+			interrupt()
+			<-r.Context().Done()
+		}))
+		var out, complaints bytes.Buffer
+		code := run(ctx, append([]string{"admin", "--server", held.URL}, c.args...), &env{stdout: &out, stderr: &complaints})
+		if code != 1 || complaints.String() != "domicile: "+c.want {
+			t.Errorf("%v: status %d, %s, want %s", c.args, code, complaints.String(), c.want)
+		}
+		interrupt()
+		held.Close()
+	}
+}
+
+// TestC8ReadReplicasAreAmongTheCopies: a tenant's copies as they are listed to people.
+func TestC8ReadReplicasAreAmongTheCopies(t *testing.T) {
+	replicas := []proto.Replica{{Node: "eu2", State: inSync}}
+	for _, c := range []struct {
+		tenant proto.Tenant
+		want   string
+	}{
+		{proto.Tenant{Replicas: replicas}, "eu2"},
+		{proto.Tenant{Replicas: replicas, ReadReplicas: []proto.ReadReplica{{Region: "us", Node: "us1", State: proto.ReaderFollowing}}}, "eu2, us1 (read replica in us)"},
+		{proto.Tenant{Replicas: replicas, ReadReplicas: []proto.ReadReplica{{Region: "us", State: proto.ReaderHome}}}, "eu2"},
+		{proto.Tenant{Unreplicated: "why", ReadReplicas: []proto.ReadReplica{{Region: "us", State: proto.ReaderUnplaced}}}, "unreplicated, none (read replica in us)"},
+		{proto.Tenant{ReadReplicas: []proto.ReadReplica{{Region: "us", Node: "us1", State: proto.ReaderLost}}}, "us1 (read replica in us, lost)"},
+	} {
+		if got := copiesText(&c.tenant); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.tenant, got, c.want)
+		}
 	}
 }
