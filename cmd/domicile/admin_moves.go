@@ -68,7 +68,11 @@ func (a *admin) printMoved(m *proto.TenantMoved) error {
 	if a.json {
 		return a.print(m, nil, nil)
 	}
-	if err := a.say("tenant %s moved from node %s to %s, region %q, in %s; writes waited %s", m.Tenant, m.From, m.To, m.Region,
+	size := ""
+	if m.Bytes > 0 {
+		size = " (" + bytesText(m.Bytes) + ")"
+	}
+	if err := a.say("tenant %s moved from node %s to %s, region %q%s, in %s; writes waited %s", m.Tenant, m.From, m.To, m.Region, size,
 		millis(m.MS), pauseText(m.PauseMS)); err != nil {
 		return err
 	}
@@ -198,7 +202,7 @@ func (*movesList) Help() string {
 wait), released, flipped, cleaning (it is written at its new node; what the old one holds is
 to become a copy or to go), and in the end done, undone (the tenant is where it was),
 cancelled, or failed (the tenant was deleted). BYTES is what the new node has of it, none
-where it was not measured, PAUSE how long writes waited. Tenants that a drain gives to their
+where it had a copy, PAUSE how long writes waited. Tenants that a drain gives to their
 copies are not moves: domicile admin nodes drain NODE --show.`
 }
 

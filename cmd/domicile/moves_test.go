@@ -71,7 +71,7 @@ func TestO2M1TenantsAreMovedByHand(t *testing.T) {
 	if home(t, c, "acme").Replica == "n3" {
 		to = "n2"
 	}
-	const measured = `tenant acme moved from node %s to %s, region "%s", in \S+; writes waited \d+\S*m?s\nits replica is on node \w+\n`
+	const measured = `tenant acme moved from node %s to %s, region "%s"( \(\S+ \S+\))?, in \S+; writes waited \d+\S*m?s\nits replica is on node \w+\n`
 	like(t, admin(0, "tenants", "move", "acme", "--to", to), `(move .*\n)*`+fmt.Sprintf(measured, "n1", to, "eu"))
 	stays()
 	like(t, admin(0, "tenants", "move", "acme", "--region", "us"), `(move .*\n)*`+fmt.Sprintf(measured, to, `n[45]`, "us"))
