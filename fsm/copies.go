@@ -230,7 +230,8 @@ func (s *State) bestReplica(home *seat, p *Placed, silent []NodeName) *candidate
 // SpareCopy tells of a copy that a unit does not need: one more than it is to
 // have, the worst, or a former primary, while as many as are wanted, and at least
 // one where any is, are in sync without it (architecture §3.7.6). It is the
-// change by which that copy leaves. A former primary in another region always is one.
+// change by which that copy leaves. A former primary in another region is one as soon as
+// the unit has a copy in sync where it lives, or cannot have any.
 func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	home, ok := s.nodes.Get(p.Node)
 	if !ok || !p.kept() || !p.Promoted() {
@@ -240,7 +241,7 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	var order []*Copy
 	target := s.moveTarget(p)
 	for i := range p.Copies {
-		if c := &p.Copies[i]; c.State == CopyFormer && s.leftBehind(home, c) {
+		if c := &p.Copies[i]; c.State == CopyFormer && s.leftBehind(home, c) && !s.AwaitsCopy(p) {
 			return CopyChange{UnitRef: p.ref(), Epoch: p.Epoch, Node: c.Node, From: c.State, To: CopyLeaving}, true
 		} else if c.Node != target && (c.State.Replica() || c.State == CopyFormer) {
 			order = append(order, &p.Copies[i])
@@ -257,6 +258,24 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	}
 	c := order[len(order)-1]
 	return CopyChange{UnitRef: p.ref(), Epoch: p.Epoch, Node: c.Node, From: c.State, To: CopyLeaving}, true
+}
+
+// AwaitsCopy reports whether a unit is to have copies, has none in sync, and will have
+// one: what other nodes hold of it is kept so long (architecture §3.7.6). Where no node of
+// its region may hold a copy nothing is waited for.
+func (s *State) AwaitsCopy(p *Placed) bool {
+	home, ok := s.nodes.Get(p.Node)
+	if !ok || s.CopiesWanted(p) == 0 {
+		return false
+	}
+	comes := false
+	for i := range p.Copies {
+		if p.Copies[i].State == CopyInSync {
+			return false
+		}
+		comes = comes || p.Copies[i].State.Replica()
+	}
+	return comes || s.bestReplica(home, p, nil) != nil
 }
 
 // leftBehind reports whether a copy is in another region than its unit's primary: a move

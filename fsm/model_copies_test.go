@@ -200,6 +200,18 @@ func (m *model) addCopy(w fsm.CopyWanted, silent []fsm.NodeName) {
 	}
 }
 
+// awaitsCopy: one is on its way, or a node could take one.
+func (m *model) awaitsCopy(t *modelTenant) bool {
+	comes := m.placeCopy(t, nil) != ""
+	for _, state := range t.copies {
+		if state == fsm.CopyInSync {
+			return false
+		}
+		comes = comes || replica(state)
+	}
+	return comes && m.wanted(t) > 0
+}
+
 func (m *model) changeCopy(c fsm.CopyChange) {
 	t := m.unit(c.UnitRef)
 	if t == nil || t.step != 0 || t.previous != "" || t.epoch != c.Epoch || c.From == 0 || t.copies[c.Node] != c.From {
@@ -213,7 +225,7 @@ func (m *model) changeCopy(c fsm.CopyChange) {
 	case [2]fsm.CopyState{1, 5}, [2]fsm.CopyState{5, 2}, [2]fsm.CopyState{5, 1}, [2]fsm.CopyState{2, 1}:
 		t.copies[c.Node] = c.To
 	case [2]fsm.CopyState{1, 4}, [2]fsm.CopyState{2, 4}, [2]fsm.CopyState{3, 4}, [2]fsm.CopyState{5, 4}:
-		if c.From == fsm.CopyFormer && m.nodes[c.Node].region != m.nodes[t.node].region {
+		if c.From == fsm.CopyFormer && m.nodes[c.Node].region != m.nodes[t.node].region && !m.awaitsCopy(t) {
 			safe = true
 		}
 		if mv := m.moveOf(t); safe && (mv == nil || mv.to != c.Node) {

@@ -23,6 +23,23 @@ func TestI2M9TheFormerPrimaryLeavesARegionWhateverCopiesThereAre(t *testing.T) {
 	if p, _ := d.Placed("a"); len(p.Copies) != 0 {
 		t.Errorf("%+v", p.Copies)
 	}
+	// Where a copy can be, what was left behind stays until that is in sync.
+	d, u = moving(t)
+	d.upTo(fsm.StepClean, "m1", "us")
+	p, _ = d.Placed("a")
+	leave := fsm.CopyChange{UnitRef: u, Epoch: p.Epoch, Node: "n1", From: fsm.CopyFormer, To: fsm.CopyLeaving}
+	d.ok(&fsm.ChangeCopies{Changes: []fsm.CopyChange{leave}})
+	p, _ = d.Placed("a")
+	if _, ok := d.SpareCopy(p); ok || d.copies("a") != "m2 syncing, n1 former, n2 leaving" {
+		t.Fatalf("%s: it is given up before there is a copy", d.copies("a"))
+	}
+	for _, to := range []fsm.CopyState{fsm.CopyJoining, fsm.CopyInSync} {
+		d.ok(&fsm.ChangeCopies{Changes: []fsm.CopyChange{{UnitRef: u, Epoch: p.Epoch, Node: "m2", From: map[fsm.CopyState]fsm.CopyState{fsm.CopyJoining: fsm.CopySyncing, fsm.CopyInSync: fsm.CopyJoining}[to], To: to}}})
+	}
+	p, _ = d.Placed("a")
+	if spare, ok := d.SpareCopy(p); !ok || spare.Node != "n1" {
+		t.Fatalf("%+v, %v", spare, ok)
+	}
 	// In its own region the last copy of a unit stays until another is in sync.
 	d, _ = moving(t)
 	d.ok(&fsm.FailOver{Node: "n1", Cause: fsm.CauseLapsed})
