@@ -218,6 +218,8 @@ func (s *Server) primaryStays(state *fsm.State, n *fsm.Node, u *fsm.Placed) stri
 		return "it is being created"
 	case n.Lost:
 		return "node " + string(n.Name) + " was failed over and has not answered since, and the tenant has no copy that could take over"
+	case s.isSilent(n.Name):
+		return "node " + string(n.Name) + " does not answer"
 	case t.Pinned && !n.Drain.Forced:
 		return "it is pinned: unpin it, move it by hand, or force the drain"
 	case !u.Promoted():
@@ -237,11 +239,17 @@ func (s *Server) primaryStays(state *fsm.State, n *fsm.Node, u *fsm.Placed) stri
 	return "its copies are on nodes that are being drained too, or are lost"
 }
 
+// isSilent reports whether a node did not answer this leader of late.
+func (s *Server) isSilent(n fsm.NodeName) bool {
+	st, ok := s.keeper.Node(n)
+	return ok && st.Silent
+}
+
 // copyStays says what keeps a copy on a node that is drained, or "": nobody else may
 // have it.
 func copyStays(state *fsm.State, u *fsm.Placed, on fsm.NodeName) string {
 	i := slices.IndexFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == on })
-	if i < 0 || !u.Copies[i].State.Replica() || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Replica() && remains(state, c.Node) }) {
+	if i < 0 || !u.Copies[i].State.Replica() && u.Copies[i].State != fsm.CopyFormer || slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.State.Replica() && remains(state, c.Node) }) {
 		return ""
 	}
 	tenant, _, _ := u.Unit.Split()

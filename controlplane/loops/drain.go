@@ -92,11 +92,11 @@ func (p *planner) mayLeave(u *fsm.Placed, forced bool) bool {
 	return ok && (forced || !t.Pinned)
 }
 
-// leaves reports whether a copy of a unit is on a node that is drained: another is made
-// without a grace.
+// leaves reports whether a copy of a unit is on a node that is drained, or its primary was
+// there until a moment ago: another is made without a grace.
 func (p *planner) leaves(u *fsm.Placed) bool {
 	return slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool {
 		n, ok := p.s.Node(c.Node)
-		return ok && n.Drain != nil && c.State.Replica()
+		return ok && n.Drain != nil && (c.State.Replica() || c.State == fsm.CopyFormer)
 	})
 }

@@ -13,6 +13,9 @@ const (
 	// MoveSilence is for how long a move waits for a target that does not answer, or
 	// cannot follow, before it is undone.
 	MoveSilence fsm.Millis = 30_000
+	// MoveStalled is for how long a target that says that it follows may get nothing and
+	// still lack something, before its move is undone.
+	MoveStalled fsm.Millis = 300_000
 	// BesideFor is for how long a target that has caught up waits for the replicas to be
 	// beside it: what they lack then is placed by repair (C6).
 	BesideFor fsm.Millis = 120_000
@@ -26,6 +29,8 @@ type moveMemory struct {
 	troubled  fsm.Millis // since when the target is silent or cannot follow; 0: it is neither
 	trouble   string
 	looking   bool
+	got       fsm.Millis // when the target had got more, the last time
+	image     Image      // that it told then
 	beside    fsm.Millis // since when the target has waited for the replicas to be; 0: it does not
 	frozen    fsm.Millis // when the source was asked for the release that was given
 	tries     int        // releases that were not given
@@ -67,6 +72,9 @@ func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
 	case a.Image == nil:
 		k.trouble = "it does not hold the unit"
 	default:
+		if k.got == 0 || *a.Image != k.image {
+			k.got, k.image = now, *a.Image
+		}
 		if k.trouble = a.Image.Problem; k.trouble == "" {
 			k.bytes = max(a.Image.Held, a.Image.Total)
 		}
@@ -182,7 +190,7 @@ func (p *planner) ready(j *fsm.Job, u *fsm.Placed) bool {
 	case n.Lost:
 		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" was lost: it was failed over and has not answered since")
 	case n.Drain != nil:
-		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" is being drained")
+		p.undo(j, fsm.CodeNodeDraining, "node "+string(to)+" is being drained")
 	case u.State != fsm.UnitActive || !u.Promoted(): // it is being given to another node; the move goes on from there
 	default:
 		return true
@@ -228,7 +236,12 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 		p.step(j, fsm.StepCopy)
 		return
 	}
-	if !p.isSilent(to) && p.caughtUp(u, u.Copies[i]) && !p.besideIsMissing(k, u) {
+	whole := !p.isSilent(to) && p.caughtUp(u, u.Copies[i])
+	if !whole && k.got != 0 && p.now >= k.got+MoveStalled {
+		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" says that it follows, and has got nothing for minutes")
+		return
+	}
+	if whole && !p.besideIsMissing(k, u) {
 		k.troubled, k.copied = 0, u.Copies[i].State == fsm.CopyTarget
 		p.step(j, fsm.StepRelease)
 		return
