@@ -23,6 +23,7 @@ type unitMemory struct {
 	blocked map[Matter][]fsm.UnitName
 
 	told     map[fsm.CopyRef]telling     // copies that were told to follow
+	owed     map[fsm.CopyRef]telling     // copies in sync that are to be told of a new primary, and were not yet
 	promoted map[fsm.UnitRef]uint64      // epoch at which the node answered the promotion
 	refused  map[fsm.CopyRef]fsm.Millis  // nodes that did not promote what they were given, since when
 	removed  map[fsm.CopyRef]fsm.Millis  // leaving copies that are gone from their nodes, since when
@@ -66,7 +67,7 @@ func newUnitMemory() unitMemory {
 		queued: make(map[fsm.UnitName]bool), due: make(map[fsm.UnitName]fsm.Millis),
 		parked: make(map[fsm.NodeName]map[fsm.UnitName]bool), flying: make(map[Call][]Item),
 		blocked: make(map[Matter][]fsm.UnitName),
-		told:    make(map[fsm.CopyRef]telling), promoted: make(map[fsm.UnitRef]uint64),
+		told:    make(map[fsm.CopyRef]telling), owed: make(map[fsm.CopyRef]telling), promoted: make(map[fsm.UnitRef]uint64),
 		refused: make(map[fsm.CopyRef]fsm.Millis),
 		removed: make(map[fsm.CopyRef]fsm.Millis), hold: make(map[hold]fsm.Millis),
 		badly: make(map[fsm.UnitName]fsm.Millis), readerLost: make(map[fsm.UnitName]fsm.Millis), damaged: make(map[fsm.UnitRef]fsm.Millis),
@@ -325,6 +326,11 @@ func (m *unitMemory) clean(now fsm.Millis) {
 			delete(m.told, c)
 		}
 	}
+	for c, t := range m.owed {
+		if now-t.at > 2*ScanEvery {
+			delete(m.owed, c)
+		}
+	}
 	for c, at := range m.refused {
 		if now-at > RefusedAgain {
 			delete(m.refused, c)
@@ -405,19 +411,25 @@ func (p *planner) another(u *fsm.Placed) fsm.NodeName {
 }
 
 // tellCopies has those copies follow the unit's node that were not told so: all
-// that are not in sync, and while the unit is not promoted, the others too.
+// that are not in sync, and the others once for each new primary.
 func (p *planner) tellCopies(u *fsm.Placed) {
 	m := &p.m.units
 	for _, c := range u.Copies {
-		if !c.State.Follows() || c.State == fsm.CopyInSync && u.Promoted() {
+		at := fsm.CopyRef{UnitRef: ref(u), Node: c.Node}
+		if !c.State.Follows() || c.State == fsm.CopyInSync && u.Promoted() && m.owed[at].epoch != u.Epoch {
+			delete(m.owed, at)
 			continue
 		}
-		t, ok := m.told[fsm.CopyRef{UnitRef: ref(u), Node: c.Node}]
+		t, ok := m.told[at]
 		if again := t.at + tellAgain(c.State); ok && t.epoch == u.Epoch && t.kind == kind(c.State) && p.now < again {
 			if c.State != fsm.CopyInSync && c.State != fsm.CopyReader {
 				p.later(u, again)
 			}
+			delete(m.owed, at)
 			continue
+		}
+		if c.State == fsm.CopyInSync { // the call may have to wait until the unit is promoted
+			m.owed[at] = telling{epoch: u.Epoch, at: p.now}
 		}
 		p.want(Call{Work: FollowUnits, Target: fsm.Target{Node: c.Node}, Source: u.Node}, u, false)
 	}
