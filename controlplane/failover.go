@@ -248,7 +248,7 @@ func (f *handFailover) ready(state *fsm.State) []fsm.UnitRef {
 func (f *handFailover) silentNodes(context.Context) []fsm.NodeName {
 	var silent []fsm.NodeName
 	for n := range f.group.State().Nodes() {
-		if s, ok := f.keeper.Node(n.Name); ok && s.Silent && n.Name != f.node.Name {
+		if n.Name != f.node.Name && f.isSilent(n.Name) {
 			silent = append(silent, n.Name)
 		}
 	}

@@ -165,7 +165,7 @@ func (s *Server) takesUnit(ctx context.Context, state *fsm.State, unit *fsm.Plac
 		return err
 	}
 	need := size + size/10
-	if inSyncOn(unit, to) || !known || stats.Free == 0 || need <= stats.Free {
+	if copyState(unit.Copies, to) == fsm.CopyInSync || !known || stats.Free == 0 || need <= stats.Free {
 		return nil
 	}
 	e := httpserve.Errorf(proto.Status(fsm.CodeNodeFull), fsm.CodeNodeFull,
@@ -173,11 +173,6 @@ func (s *Server) takesUnit(ctx context.Context, state *fsm.State, unit *fsm.Plac
 		to, stats.Free, unit.Unit, size, need)
 	e.Fields = map[string]any{"tenant": unit.Unit, "node": to, "free_bytes": stats.Free, "needed_bytes": need}
 	return e
-}
-
-// inSyncOn reports whether a node has all of a unit already.
-func inSyncOn(u *fsm.Placed, n fsm.NodeName) bool {
-	return slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == n && c.State == fsm.CopyInSync })
 }
 
 // unitSize gives the bytes of a unit at its primary, where that can be told.

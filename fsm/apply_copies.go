@@ -94,7 +94,7 @@ func (c *change) mayChange(p *Placed, ch *CopyChange) bool {
 			return false
 		}
 		home, _ := c.nodes.Get(p.Node)
-		if c.CopiesWanted(p) == 0 || ch.From == CopyFormer && c.leftBehind(home, &Copy{Node: ch.Node}) && !c.AwaitsCopy(p) {
+		if c.CopiesWanted(p) == 0 || ch.From == CopyFormer && c.leftBehind(home, ch.Node) && !c.AwaitsCopy(p) {
 			return true
 		}
 		for i := range p.Copies {

@@ -241,7 +241,7 @@ func (s *State) SpareCopy(p *Placed) (CopyChange, bool) {
 	var order []*Copy
 	target := s.moveTarget(p)
 	for i := range p.Copies {
-		if c := &p.Copies[i]; c.State == CopyFormer && s.leftBehind(home, c) && !s.AwaitsCopy(p) {
+		if c := &p.Copies[i]; c.State == CopyFormer && s.leftBehind(home, c.Node) && !s.AwaitsCopy(p) {
 			return CopyChange{UnitRef: p.ref(), Epoch: p.Epoch, Node: c.Node, From: c.State, To: CopyLeaving}, true
 		} else if c.Node != target && (c.State.Replica() || c.State == CopyFormer) {
 			order = append(order, &p.Copies[i])
@@ -280,8 +280,8 @@ func (s *State) AwaitsCopy(p *Placed) bool {
 
 // leftBehind reports whether a copy is in another region than its unit's primary: a move
 // has taken the tenant out of it, and what is there goes, whatever copies there are (I2).
-func (s *State) leftBehind(home *seat, c *Copy) bool {
-	e, ok := s.nodes.Get(c.Node)
+func (s *State) leftBehind(home *seat, n NodeName) bool {
+	e, ok := s.nodes.Get(n)
 	return ok && e.node.Region != home.node.Region
 }
 

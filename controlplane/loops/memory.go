@@ -11,7 +11,7 @@ type Call struct {
 	Step   fsm.JobStep
 	Target fsm.Target // the node asked, and the unit where it is about one
 	Work   Verb
-	Source fsm.NodeName // FollowUnits: whom; LookAtUnits: the lapsed node whose copies are compared
+	Source fsm.NodeName // FollowUnits, LookAtMove: whom; LookAtUnits: the lapsed node whose copies are compared
 	Epoch  uint64       // PromoteUnits; of a move's release and thaw: fsm.Job.Release
 }
 
@@ -100,7 +100,10 @@ type Memory struct {
 
 	units unitMemory
 	moves map[fsm.JobID]*moveMemory
-	nodes map[fsm.NodeName]*nodeMemory
+	// carried is when the target of a move was seen to have got more from a node, or looked
+	// at first, by these two.
+	carried map[[2]fsm.NodeName]fsm.Millis
+	nodes   map[fsm.NodeName]*nodeMemory
 	// look asks for a round over the nodes though no news of them came.
 	look   bool
 	lookAt fsm.Millis
@@ -122,6 +125,7 @@ func NewMemory(since fsm.Revision) *Memory {
 		fenced:    make(map[fsm.JobID]bool),
 		units:     newUnitMemory(),
 		moves:     make(map[fsm.JobID]*moveMemory),
+		carried:   make(map[[2]fsm.NodeName]fsm.Millis),
 		nodes:     make(map[fsm.NodeName]*nodeMemory),
 		look:      true,
 

@@ -14,7 +14,8 @@ const (
 	// cannot follow, before it is undone.
 	MoveSilence fsm.Millis = 30_000
 	// MoveStalled is for how long a target that says that it follows may get nothing and
-	// still lack something, before its move is undone.
+	// still lack something, before its move is undone; nor anything of another move from
+	// the same node, behind whose image its own may stand in line.
 	MoveStalled fsm.Millis = 300_000
 	// BesideFor is for how long a target that has caught up waits for the replicas to be
 	// beside it: what they lack then is placed by repair (C6).
@@ -29,12 +30,12 @@ type moveMemory struct {
 	troubled  fsm.Millis // since when the target is silent or cannot follow; 0: it is neither
 	trouble   string
 	looking   bool
-	got       fsm.Millis // when the target had got more, the last time
-	image     Image      // that it told then
-	beside    fsm.Millis // since when the target has waited for the replicas to be; 0: it does not
-	frozen    fsm.Millis // when the source was asked for the release that was given
-	tries     int        // releases that were not given
-	why       string     // the last one was not
+	way       [2]fsm.NodeName // source and target when the target told last; zero: it has not
+	image     Image           // that it told
+	beside    fsm.Millis      // since when the target has waited for the replicas to be; 0: it does not
+	frozen    fsm.Millis      // when the source was asked for the release that was given
+	tries     int             // releases that were not given
+	why       string          // the last one was not
 	confirmed fsm.Revision
 	pause     fsm.Millis // for how long writes waited; 0: that is not known
 	copied    bool       // it was no copy in sync before
@@ -72,9 +73,11 @@ func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
 	case a.Image == nil:
 		k.trouble = "it does not hold the unit"
 	default:
-		if k.got == 0 || *a.Image != k.image {
-			k.got, k.image = now, *a.Image
+		way := [2]fsm.NodeName{c.Source, c.Target.Node}
+		if k.way != way || *a.Image != k.image {
+			m.carried[way] = now
 		}
+		k.way, k.image = way, *a.Image
 		if k.trouble = a.Image.Problem; k.trouble == "" {
 			k.bytes = max(a.Image.Held, a.Image.Total)
 		}
@@ -95,11 +98,9 @@ func (p *planner) countMoves(j *fsm.Job) {
 	if u := p.subject(j); u != nil {
 		p.leaving[u.Node]++
 	}
-	switch {
-	case j.Step == fsm.StepQueue && p.free(Matter{Kind: MatterJob, Job: j.ID}):
-		return
+	if j.Step != fsm.StepQueue || !p.free(Matter{Kind: MatterJob, Job: j.ID}) {
+		p.takeTurn(j)
 	}
-	p.takeTurn(j)
 }
 
 func (p *planner) takeTurn(j *fsm.Job) {
@@ -237,7 +238,7 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 		return
 	}
 	whole := !p.isSilent(to) && p.caughtUp(u, u.Copies[i])
-	if !whole && k.got != 0 && p.now >= k.got+MoveStalled {
+	if !whole && k.way == [2]fsm.NodeName{u.Node, to} && p.now >= p.m.carried[k.way]+MoveStalled {
 		p.undo(j, fsm.CodeMoveUndone, "node "+string(to)+" says that it follows, and has got nothing for minutes")
 		return
 	}
@@ -250,15 +251,16 @@ func (p *planner) copyUnit(j *fsm.Job, u *fsm.Placed) {
 	switch {
 	case p.now < k.nextLook:
 		p.wakeAt(k.nextLook)
-	case !p.lookAtMove(j, k):
+	case !p.lookAtMove(j, k, u.Node):
 		p.wakeAt(p.now + LookAtMoveEvery)
 	}
 }
 
-// lookAtMove asks a move's target how far it is, and reports whether it was asked.
-func (p *planner) lookAtMove(j *fsm.Job, k *moveMemory) bool {
+// lookAtMove asks a move's target how far it is on its way from a node, and reports
+// whether it was asked.
+func (p *planner) lookAtMove(j *fsm.Job, k *moveMemory, from fsm.NodeName) bool {
 	if !k.looking {
-		k.looking = p.call(Action{Call: Call{Job: j.ID, Step: j.Step, Work: LookAtMove, Target: j.Targets[0]}, Verb: LookAtMove}, true)
+		k.looking = p.call(Action{Call: Call{Job: j.ID, Step: j.Step, Work: LookAtMove, Target: j.Targets[0], Source: from}, Verb: LookAtMove}, true)
 	}
 	return k.looking
 }
@@ -326,7 +328,7 @@ func (p *planner) clean(j *fsm.Job, u *fsm.Placed) {
 			k.pause = max(p.now-k.frozen, 1)
 		}
 		// A move may be over between two looks at it: its size is asked at its end.
-		if !k.copied || k.measured || !p.lookAtMove(j, k) {
+		if !k.copied || k.measured || !p.lookAtMove(j, k, j.Source) {
 			p.advance(j, &fsm.NoteJob{ID: j.ID, Pause: k.pause, Bytes: k.bytes})
 		}
 		return

@@ -50,3 +50,29 @@ func TestN7WhatADrainHasTakenAwayGetsACopyAtOnce(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// TestM5AMoveThatStandsInLineIsNotUndone: its target gets nothing while another move from
+// the same node goes on; and what an earlier move had got is no measure for a new one.
+func TestM5AMoveThatStandsInLineIsNotUndone(t *testing.T) {
+	m := NewMemory(1)
+	look := func(id fsm.JobID, got uint64, now fsm.Millis) {
+		c := Call{Job: id, Step: fsm.StepCopy, Work: LookAtMove, Target: fsm.Target{Node: "n3"}, Source: "n1"}
+		m.lookedAtMove(c, Answer{Outcome: Done, Image: &Image{Bytes: got}}, now)
+	}
+	way := [2]fsm.NodeName{"n1", "n3"}
+	look(1, 0, 1000)
+	look(2, 5, 2000)
+	look(1, 0, 9000)
+	if m.carried[way] != 2000 {
+		t.Errorf("carried at %d: nothing came since 2000", m.carried[way])
+	}
+	look(2, 6, 10_000)
+	look(1, 0, 11_000)
+	if m.carried[way] != 10_000 {
+		t.Errorf("carried at %d: the other move got more at 10000", m.carried[way])
+	}
+	look(3, 0, 900_000)
+	if m.carried[way] != 900_000 {
+		t.Errorf("carried at %d: a move that begins has all its time", m.carried[way])
+	}
+}
