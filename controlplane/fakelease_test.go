@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,7 @@ func (n *fakeNode) serveCopies(w http.ResponseWriter, r *http.Request) bool {
 	case "POST /_admin/follow":
 		var f proto.FollowUnits
 		_ = json.NewDecoder(r.Body).Decode(&f)
+		n.hear(r, &f)
 		status, body = n.follow(&f)
 	case "POST /_admin/promote":
 		var p proto.Promote
@@ -115,6 +117,29 @@ func (n *fakeNode) serveCopies(w http.ResponseWriter, r *http.Request) bool {
 	}
 	httpserve.WriteJSON(w, status, body)
 	return true
+}
+
+// hear keeps the number of the newest call that has a unit followed, so that a removal
+// which was sent before it is known for late, as a node does (dataplane/node/told.go).
+func (n *fakeNode) hear(r *http.Request, f *proto.FollowUnits) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, u := range f.Units {
+		at := toldIn{u.Unit, f.Term}
+		n.followed[at] = max(n.followed[at], callOf(r))
+	}
+}
+
+// toldIn is a unit, and the term whose leader said something of it: each counts its calls.
+type toldIn struct {
+	unit fsm.UnitName
+	term uint64
+}
+
+// callOf gives the number of a call, 0 for none.
+func callOf(r *http.Request) uint64 {
+	number, _ := strconv.ParseUint(r.Header.Get(proto.HeaderCall), 10, 64)
+	return number
 }
 
 func (n *fakeNode) grant(g *proto.Grant) (int, any) {

@@ -23,16 +23,17 @@ type fakeNode struct {
 	*httptest.Server
 	name fsm.NodeName
 
-	mu      sync.Mutex
-	units   map[fsm.UnitName]fsm.UnitID
-	schemas map[fsm.UnitName][]string // SQL run on the unit since it was made
-	bytes   uint64
-	free    uint64                  // of its disk; 0: it does not tell
-	sizes   map[fsm.UnitName]uint64 // of units that are not of the usual size
-	holder  proto.Holder
-	ids     []string // X-Request-Id of changing calls
-	calls   int      // changing calls
-	numbers []string // and the numbers of all calls but grants
+	mu       sync.Mutex
+	units    map[fsm.UnitName]fsm.UnitID
+	schemas  map[fsm.UnitName][]string // SQL run on the unit since it was made
+	bytes    uint64
+	free     uint64                  // of its disk; 0: it does not tell
+	sizes    map[fsm.UnitName]uint64 // of units that are not of the usual size
+	holder   proto.Holder
+	ids      []string          // X-Request-Id of changing calls
+	calls    int               // changing calls
+	followed map[toldIn]uint64 // numbers of the newest calls to follow
+	numbers  []string          // and the numbers of all calls but grants
 	fakeLease
 	// fault, if set, runs before a changing call is served and may answer or
 	// hang it: true means that it is done with.
@@ -42,7 +43,7 @@ type fakeNode struct {
 }
 
 func newFakeNode(t *testing.T, name fsm.NodeName) *fakeNode {
-	n := &fakeNode{name: name, units: map[fsm.UnitName]fsm.UnitID{}, schemas: map[fsm.UnitName][]string{}}
+	n := &fakeNode{name: name, units: map[fsm.UnitName]fsm.UnitID{}, schemas: map[fsm.UnitName][]string{}, followed: map[toldIn]uint64{}}
 	n.fakeLease = newFakeLease(name)
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(func() { n.CloseClientConnections(); n.Close() })
@@ -154,6 +155,9 @@ func (n *fakeNode) change(r *http.Request) (int, any) {
 		}
 		if r.Header.Get(proto.HeaderUnitID) != strconv.FormatUint(uint64(held), 10) {
 			return 409, map[string]any{"error": "another unit", "code": "unit_exists", "id": held}
+		}
+		if newest := n.followed[toldIn{unit, holder.Term}]; callOf(r) < newest {
+			return 409, map[string]any{"error": "a later call was taken already", "code": proto.CodeStaleCall, "call": newest}
 		}
 		delete(n.units, unit)
 		delete(n.schemas, unit)

@@ -115,6 +115,10 @@ func TestM1AMoveThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 	s.want(s.ask("PUT", "/_shard/nodes/n3", `{"standby":"s1"}`), 200, "")
 	s.want(s.ask("POST", "/_shard/nodes/d1/drain", ""), 202, "")
 	nodes["f1"].set(func() { nodes["f1"].free = 1000 })
+	s.until("l1 is known to take leases", func() bool { // else nothing of it ever lapses
+		n, _ := s.group.State().Node("l1")
+		return n.Lease == fsm.LeaseTaken
+	})
 	nodes["l1"].cut.Store(true)
 	s.until("l1 is lost", func() bool {
 		n, _ := s.group.State().Node("l1")
