@@ -147,6 +147,12 @@ type Group struct {
 	Term    uint64         `json:"term"`
 	Index   uint64         `json:"index"` // last log index applied by the server asked
 	Servers []Server       `json:"servers"`
+	// Authority names the group and its directory, once there is one, and History the
+	// directory's history.
+	Authority string `json:"authority,omitempty"`
+	History   uint64 `json:"history,omitempty"`
+	// Global is, for a region's group, what this server has of the global directory.
+	Global *GroupCopy `json:"global,omitempty"`
 }
 
 // Server is a server of a group.
