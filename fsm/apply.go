@@ -12,6 +12,8 @@ func MinVersion(cmd Command) uint32 {
 		return levelCopies
 	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain, *SetReader, *PlaceReaders:
 		return levelMoves
+	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *BeginRelocation:
+		return levelRegions
 	case *DeleteNode:
 		if c.Force {
 			return levelCopies
@@ -147,6 +149,9 @@ func (c *change) runCopies(e *Entry) Result {
 	if r, ok := c.runMoves(e.Cmd); ok {
 		return r
 	}
+	if r, ok := c.runTasks(e.Cmd); ok {
+		return r
+	}
 	if r, ok := c.runRecovery(e.Cmd); ok {
 		return r
 	}
@@ -168,6 +173,22 @@ func (c *change) runMoves(cmd Command) (Result, bool) {
 	case *PlaceReaders:
 		c.placeReaders(cmd)
 		return Result{}, true
+	}
+	return Result{}, false
+}
+
+func (c *change) runTasks(cmd Command) (Result, bool) {
+	switch cmd := cmd.(type) {
+	case *BindGlobal:
+		return refused(c.bindGlobal(cmd)), true
+	case *BeginTask:
+		return c.beginTask(cmd), true
+	case *TellTask:
+		return c.tellTask(cmd), true
+	case *ForgoTask:
+		return c.forgoTask(cmd), true
+	case *BeginRelocation:
+		return c.beginRelocation(cmd), true
 	}
 	return Result{}, false
 }

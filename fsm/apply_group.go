@@ -156,11 +156,8 @@ func (c *change) deleteRegion(cmd *DeleteRegion) *Refusal {
 		return refuse(CodeRegionUnknown, "region "+clip(string(cmd.Name))+" is not recorded as one that keeps its own directory",
 			"region", clip(string(cmd.Name)))
 	}
-	for t := range c.Tenants("", "") {
-		if t.HasHome && t.Home == cmd.Name {
-			return refuse(CodeRegionInUse, "region "+string(cmd.Name)+" is the home of "+string(t.Name),
-				"region", string(cmd.Name), "tenant", string(t.Name))
-		}
+	if r := c.homeInUse(cmd.Name); r != nil {
+		return r
 	}
 	c.regions.Delete(cmd.Name)
 	c.events = append(c.events, Event{RegionGone: cmd.Name})

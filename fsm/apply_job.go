@@ -14,8 +14,19 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	if j.Step != cmd.From {
 		return refuse(CodeStale, "the job stands at "+j.Step.String()+", not at "+cmd.From.String())
 	}
-	if j.Kind == JobMove {
+	switch {
+	case j.Kind == JobMove:
 		return c.advanceMove(j, cmd)
+	case j.Kind == JobRelocate:
+		return c.advanceRelocation(j, cmd)
+	case j.Kind == JobDepart:
+		return c.advanceDepart(j, cmd)
+	case j.Kind == JobReceive:
+		return c.advanceReceive(j, cmd)
+	case j.Home != "":
+		return c.advanceHomed(j, cmd)
+	case cmd.Keep != 0:
+		return refuse(CodeBadRequest, "keep is for tenants of regions that keep their own directory")
 	}
 	if !j.mayGo(cmd.To) {
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
@@ -39,6 +50,7 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 	// A schema may be long and is not needed any more.
 	next.Schema, next.Ended, next.EndedIn = "", c.now, c.at
 	c.endJob(&next)
+	c.endTask(&next)
 	if next.Kind == JobHandover {
 		return nil
 	}
@@ -125,7 +137,7 @@ func (c *change) noteJob(cmd *NoteJob) *Refusal {
 	if cmd.Problem != "" {
 		noted.Attempts++
 	}
-	if j.Kind == JobMove {
+	if j.Kind == JobMove || j.Kind == JobRelocate {
 		noted.Pause, noted.Bytes = cmp.Or(cmd.Pause, j.Pause), cmp.Or(cmd.Bytes, j.Bytes)
 	}
 	c.putJob(&noted)

@@ -21,7 +21,7 @@ func (s *State) Rebalance() *Job {
 
 // moveTarget gives the node that a running move brings p to, or "".
 func (s *State) moveTarget(p *Placed) NodeName {
-	if j, ok := s.moves.Get(p.Unit); ok && j.Targets[0].ID == p.ID {
+	if j, ok := s.moves.Get(p.Unit); ok && j.Kind == JobMove && j.Targets[0].ID == p.ID {
 		return j.Targets[0].Node
 	}
 	return ""
@@ -95,7 +95,9 @@ func (s *State) MayMove(cmd *BeginMove) (*Placed, NodeName, *Refusal) {
 	if r := s.mayBeMoved(p, cmd); r != nil {
 		return nil, "", r
 	}
-	if j, ok := s.Move(cmd.Unit); ok {
+	if j, ok := s.Move(cmd.Unit); ok && j.Kind != JobMove || t.tenant.Job != 0 {
+		return nil, "", refuse(CodeBusy, "tenant "+string(name)+" is being moved to or from another region; wait for that move, or cancel it", "tenant", string(name))
+	} else if ok {
 		return nil, "", refuse(CodeBusy, "tenant "+string(name)+" is being moved to node "+string(j.Targets[0].Node)+
 			"; wait for that move, or cancel it", "tenant", string(name), "move", j.ID.String())
 	}

@@ -173,7 +173,7 @@ func (c *change) leaveRelease(j *Job) {
 // leaveReleases does so for all moves that a node is releasing units for.
 func (c *change) leaveReleases(source NodeName) {
 	for _, j := range slices.Collect(c.RunningJobs()) {
-		if j.Kind == JobMove && j.Step == StepRelease && j.Source == source {
+		if (j.Kind == JobMove || j.Kind == JobDepart) && j.Step == StepRelease && j.Source == source {
 			c.leaveRelease(j)
 		}
 	}
@@ -182,7 +182,13 @@ func (c *change) leaveReleases(source NodeName) {
 // moved has a move go on to its end once its target is confirmed as promoted.
 func (c *change) moved(p *Placed) {
 	j, ok := c.Move(p.Unit)
-	if !ok || j.Step != StepPromote || j.Targets[0].ID != p.ID || j.Targets[0].Node != p.Node || !p.Promoted() {
+	if ok && j.Kind == JobReceive && j.Step == StepPromote && j.Unit == p.ID && p.Promoted() {
+		next := *j
+		next.Problem = ""
+		c.endLocal(&next)
+		return
+	}
+	if !ok || j.Kind != JobMove || j.Step != StepPromote || j.Targets[0].ID != p.ID || j.Targets[0].Node != p.Node || !p.Promoted() {
 		return
 	}
 	next := *j
@@ -234,7 +240,7 @@ func (c *change) giveUp(j *Job, why *Refusal) {
 // giveUpMovesTo does so with all moves to a node that is written off.
 func (c *change) giveUpMovesTo(n NodeName) {
 	for _, j := range slices.Collect(values(&c.moves)) {
-		if j.Targets[0].Node == n && j.mayBeGivenUp() && j.Refusal == nil {
+		if j.Kind == JobMove && j.Targets[0].Node == n && j.mayBeGivenUp() && j.Refusal == nil {
 			c.giveUp(j, refuse(CodeMoveUndone, "node "+string(n)+" was written off", "tenant", string(j.Tenant), "node", string(n)))
 		}
 	}
@@ -252,7 +258,7 @@ func (s *State) movedTo(n NodeName) *Job {
 
 func (c *change) cancelMove(cmd *CancelMove) *Refusal {
 	j, ok := c.jobs.Get(cmd.ID)
-	if !ok || j.Kind != JobMove && j.Kind != JobRebalance {
+	if !ok || j.Kind != JobMove && j.Kind != JobRebalance && j.Kind != JobRelocate {
 		return refuse(CodeMoveUnknown, "no move has the number "+cmd.ID.String()+", or it ended long ago", "move", cmd.ID.String())
 	}
 	reason := clip(cmd.Reason)
@@ -263,17 +269,19 @@ func (c *change) cancelMove(cmd *CancelMove) *Refusal {
 	switch {
 	case j.Ended != 0:
 		return refuse(CodeMoveEnded, "it has ended already; if a tenant is to be elsewhere, move it", "move", j.ID.String())
+	case j.Kind == JobRelocate && j.Step == StepCopy:
+		c.turnBack(j, why.kept())
 	case j.Kind == JobRebalance:
 		next := *j
 		next.Refusal = why.kept()
 		c.end(&next)
-	case j.Step == StepQueue || j.Step == StepCopy:
+	case j.Kind == JobMove && (j.Step == StepQueue || j.Step == StepCopy):
 		p, ok := c.Placed(j.Targets[0].Unit)
 		if !ok || p.ID != j.Targets[0].ID {
 			p = nil
 		}
 		c.endMove(j, p, why)
-	case j.Step == StepThaw:
+	case j.Kind == JobMove && j.Step == StepThaw:
 		c.giveUp(j, why)
 	default:
 		return refuse(CodeMoveReleased, "the tenant is being given over, or was: the move cannot be cancelled any more; move the tenant back instead",

@@ -26,12 +26,18 @@ func (c *change) putNode(cmd *PutNode) Result {
 				" is not recorded yet: give its addr and its token", "node", string(cmd.Name)))
 		}
 		n = Node{ID: NodeID(c.at), Name: cmd.Name, Weight: DefaultWeight}
+		if c.level >= levelRegions {
+			n.Region = c.scope.Region
+		}
 	}
 	set(&n.Addr, cmd.Addr)
 	set(&n.Token, cmd.Token)
 	set(&n.Region, cmd.Region)
 	set(&n.Zone, cmd.Zone)
 	set(&n.Weight, cmd.Weight)
+	if r := c.keepsNode(&n, changed && n.Region == e.node.Region); r != nil {
+		return refused(r)
+	}
 	if changed && n.Region != e.node.Region {
 		const what = "its region cannot change"
 		if r := inUse(e, what); r != nil {
@@ -60,6 +66,22 @@ func (c *change) putNode(cmd *PutNode) Result {
 		c.readAgain(n.Name)
 	}
 	return Result{Created: !changed, Node: &n}
+}
+
+// keepsNode refuses a node of a region whose nodes are in another directory (G4); was:
+// its region is as it was.
+func (c *change) keepsNode(n *Node, was bool) *Refusal {
+	if c.level < levelRegions || was {
+		return nil
+	}
+	if c.scope.Region != "" && n.Region != c.scope.Region {
+		return refuse(CodeRegionMismatch, "node "+string(n.Name)+" is to be in region "+regionText(n.Region)+", and this is the directory of region "+
+			string(c.scope.Region)+" alone; leave the region out, or ask a server of that region", "node", string(n.Name), "region", string(n.Region))
+	}
+	if r, own := c.regions.Get(n.Region); own {
+		return elsewhere(r.Name)
+	}
+	return nil
 }
 
 // follow brings up to date what depends on a node's record: lists that tell of

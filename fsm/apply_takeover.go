@@ -45,7 +45,7 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 func (s *State) ToTakeOver(name TenantName) iter.Seq[*Placed] {
 	return func(yield func(*Placed) bool) {
 		for p := range s.TenantUnits(name) {
-			if p.State != UnitDeleting && !s.removed(p) && !yield(p) {
+			if (p.kept() || p.State == UnitCreating) && !s.removed(p) && !yield(p) {
 				return
 			}
 		}
@@ -129,7 +129,7 @@ func (c *change) wasServed(t *Tenant, taken map[UnitRef]*TakenUnit) {
 func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
 	r.Units++
 	next := *p
-	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, uint64(c.at), 0
+	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, epochOf(generation(p.Epoch), c.at), 0
 	switch u.Node {
 	case "":
 		r.Lost++
@@ -144,7 +144,7 @@ func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
 	next.Previous = next.Node
 	next.Copies = c.copiesFound(p, next.Node, u.Others)
 	c.put(p, &next)
-	if j, ok := c.Move(p.Unit); ok && j.Targets[0].ID == p.ID && j.mayBeGivenUp() && j.Targets[0].Node != next.Node && !c.besides(p, next.Node) {
+	if j, ok := c.Move(p.Unit); ok && j.Kind == JobMove && j.Targets[0].ID == p.ID && j.mayBeGivenUp() && j.Targets[0].Node != next.Node && !c.besides(p, next.Node) {
 		// It is in another region than the move was asked in (I2).
 		c.giveUp(j, refuse(CodeMoveUndone, "the tenant was found in another region in a recovery", "tenant", string(j.Tenant), "node", string(next.Node)))
 	}

@@ -21,6 +21,22 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 		return refused(refuse(CodeBadRequest, "the schema is longer than 192 KiB; create the tenant, then run it there",
 			"tenant", string(name)))
 	}
+	if c.scope.Region != "" && c.level >= levelRegions {
+		return refused(refuse(CodeNotOwner, "names are given by the global group: create the tenant through any server or proxy, which asks it",
+			"tenant", string(name), "owner", "global"))
+	}
+	if t, ok := c.tenants.Get(name); ok {
+		return refused(c.taken(t))
+	}
+	if region, ok := c.homeFor(cmd); ok {
+		return c.claim(cmd, region, key)
+	}
+	return c.makeTenant(cmd, UnitID(c.at), key, 0)
+}
+
+// makeTenant places a tenant's unit under an id and begins its create.
+func (c *change) makeTenant(cmd *CreateTenant, id UnitID, key string, task JobID) Result {
+	name := cmd.Name
 	if t, ok := c.tenants.Get(name); ok {
 		return refused(c.taken(t))
 	}
@@ -28,7 +44,7 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 	if r != nil {
 		return refused(r)
 	}
-	n, id := home.node, UnitID(c.at)
+	n := home.node
 	t := &Tenant{Name: name, Created: c.now, Pinned: cmd.Pinned}
 	p := &Placed{ID: id, Unit: UnitName(name), Node: n.Name, State: UnitCreating, Epoch: firstEpoch, Job: JobID(c.at)}
 	if c.level >= levelCopies {
@@ -37,7 +53,7 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 	c.putTenant(t, p)
 	c.putJob(&Job{
 		ID: JobID(c.at), Kind: JobCreate, Tenant: name, Step: StepMake, Schema: cmd.Schema,
-		Started: c.now, Request: key, Targets: []Target{{Unit: p.Unit, ID: id, Node: n.Name}},
+		Started: c.now, Request: key, Task: task, Targets: []Target{{Unit: p.Unit, ID: id, Node: n.Name}},
 	})
 	return Result{Tenant: t, Placed: p, Job: JobID(c.at)}
 }
@@ -59,6 +75,13 @@ func (c *change) firstCopies(home *seat, p *Placed, silent []NodeName) []Copy {
 // taken refuses a name that is in use, or is being given back.
 func (c *change) taken(t *tenancy) *Refusal {
 	name := string(t.tenant.Name)
+	if t.tenant.Reserved {
+		return refuse(CodeRegionUnreachable, "tenant "+name+" is being created in region "+string(t.tenant.Home)+", or its name being given back; try again when that is done",
+			"tenant", name, "region", string(t.tenant.Home))
+	}
+	if t.unit != nil && (t.unit.State == UnitSent || t.unit.State == UnitReceiving) {
+		return busy(t.tenant.Name)
+	}
 	if j := c.jobOf(t.tenant.Name); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
 		return refuse(CodeBusy, "tenant "+name+" is being removed; try again when it is gone", "tenant", name)
 	}
@@ -67,6 +90,10 @@ func (c *change) taken(t *tenancy) *Refusal {
 
 // jobOf gives the job under way on a tenant, or nil.
 func (c *change) jobOf(name TenantName) *Job {
+	if t, ok := c.Tenant(name); ok && t.Job != 0 {
+		j, _ := c.running.Get(t.Job)
+		return j
+	}
 	for p := range c.TenantUnits(name) {
 		if p.Job != 0 {
 			j, _ := c.running.Get(p.Job)
@@ -84,7 +111,11 @@ func (c *change) deleteTenant(cmd *DeleteTenant) Result {
 		return refused(unknownTenant(cmd.Name))
 	}
 	if t.tenant.HasHome {
-		return refused(elsewhere(t.tenant.Home))
+		return c.deleteHomed(t.tenant)
+	}
+	if c.scope.Region != "" && c.level >= levelRegions {
+		return refused(refuse(CodeNotOwner, "names are taken back by the global group: delete the tenant through any server or proxy, which asks it",
+			"tenant", string(cmd.Name), "owner", "global"))
 	}
 	switch j := c.jobOf(cmd.Name); {
 	case j == nil:
@@ -136,6 +167,9 @@ func (c *change) setPin(cmd *SetPin) Result {
 	t, ok := c.tenants.Get(cmd.Tenant)
 	if !ok {
 		return refused(unknownTenant(cmd.Tenant))
+	}
+	if t.tenant.HasHome {
+		return refused(elsewhere(t.tenant.Home))
 	}
 	if j := c.jobOf(cmd.Tenant); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
 		return refused(refuse(CodeBusy, "tenant "+string(cmd.Tenant)+" is being removed", "tenant", string(cmd.Tenant)))

@@ -91,7 +91,8 @@ func (c *change) writeOff(e *seat) {
 	}
 	for _, j := range slices.Collect(c.RunningJobs()) {
 		on := func(t Target) bool { return t.Node == name }
-		if j.Kind != JobCreate && j.Kind != JobDelete || !slices.ContainsFunc(j.Targets, on) {
+		removes := j.Step == StepRemove || j.Step == StepUndo // of a depart, or a receive
+		if j.Kind != JobCreate && j.Kind != JobDelete && !removes || !slices.ContainsFunc(j.Targets, on) {
 			continue
 		}
 		less := *j

@@ -10,7 +10,7 @@ import (
 // and for an operator's word.
 func Check(s *State) error {
 	for _, check := range []func(*State) error{
-		checkGroup, checkRecovery, checkNodes, checkTenants, checkSeats, checkLists, checkJobs, checkRequests,
+		checkGroup, checkRecovery, checkNodes, checkTenants, checkSeats, checkLists, checkJobs, checkTasks, checkRequests,
 	} {
 		if err := check(s); err != nil {
 			return fmt.Errorf("directory at revision %d: %w", s.revision, err)
@@ -107,6 +107,12 @@ func checkTenant(s *State, name TenantName, t *tenancy) error {
 	want := int(t.tenant.Buckets)
 	if want == 0 && !t.tenant.HasHome {
 		want = 1
+	}
+	if err := checkHome(s, t); err != nil {
+		return err
+	}
+	if t.tenant.HasHome && t.unit != nil {
+		want = 1 // what is left of it, or comes
 	}
 	if t.tenant.HasHome && t.tenant.Buckets > 0 || (t.unit != nil) != (want == 1 && t.tenant.Buckets == 0) {
 		return fmt.Errorf("units and record of a tenant disagree")

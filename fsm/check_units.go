@@ -8,10 +8,11 @@ import (
 
 func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	e, ok := s.nodes.Get(p.Node)
+	own := s.scope.Region == "" // ids are of the global directory, epochs of the one where the unit is
 	switch {
-	case !ok && (p.Node != "" || !s.removed(p)), p.ID == 0 || Revision(p.ID) > s.revision:
+	case !ok && (p.Node != "" || !s.removed(p)), p.ID == 0 || own && Revision(p.ID) > s.revision:
 		return fmt.Errorf("bad placement on %q", p.Node)
-	case p.Epoch < firstEpoch || Revision(p.Epoch) > s.revision || p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
+	case p.Epoch < firstEpoch || p.State != UnitReceiving && flippedIn(p.Epoch) > s.revision || own && p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
 		return fmt.Errorf("epoch %d", p.Epoch)
 	}
 	t, _ := s.Tenant(tenant)
@@ -55,7 +56,7 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 
 // moveOf gives the move that may still bring p itself to its target, or nil.
 func (s *State) moveOf(p *Placed) *Job {
-	if j, ok := s.moves.Get(p.Unit); ok && j.Targets[0].ID == p.ID {
+	if j, ok := s.moves.Get(p.Unit); ok && (j.Targets[0].ID == p.ID) {
 		return j
 	}
 	return nil
@@ -68,7 +69,10 @@ func (s *State) checkTarget(p *Placed, j *Job, on *Node) error {
 		return fmt.Errorf("copy on %s is the target of no move", on.Name)
 	}
 	to := j.Targets[0].Node
-	if to == on.Name {
+	if p.State == UnitReceiving {
+		return must(j.Kind == JobReceive && s.besides(p, on.Name), "copy on %s is the replica to be of nothing that is received (I2)", on.Name)
+	}
+	if to == on.Name && j.Kind == JobMove {
 		return nil
 	}
 	target, ok := s.nodes.Get(to)
@@ -102,10 +106,14 @@ func checkWork(s *State, tenant TenantName, p *Placed) error {
 			ok = ok && p.Copies[i].State == CopySyncing
 		}
 	case UnitDeleting:
-		ok = j.Kind == JobDelete && j.Tenant == tenant
+		ok = (j.Kind == JobDelete || j.Kind == JobDepart && j.Step == StepRemove || j.Kind == JobReceive && j.Step == StepUndo) && j.Tenant == tenant
+	case UnitReceiving:
+		ok = j.Kind == JobReceive && j.Step == StepCopy && j.Unit == p.ID && j.Targets[0].Node == p.Node && j.Other != nil
+	case UnitSent:
+		ok = j.Kind == JobDepart && j.Step == StepSent && j.Unit == p.ID && j.Source == p.Node
 	case UnitMoving:
 		i, found := j.target(p.Unit)
-		ok = (j.Kind == JobHandover || j.Kind == JobMove) && j.Step == StepRelease && j.Source == p.Node && found && j.Targets[i].ID == p.ID
+		ok = (j.Kind == JobHandover || j.Kind == JobMove || j.Kind == JobDepart) && j.Step == StepRelease && j.Source == p.Node && found && j.Targets[i].ID == p.ID
 	default:
 		ok = false
 	}
@@ -178,7 +186,7 @@ func checkLists(s *State) error {
 			return nil
 		}
 		for p := range s.Grantable(name) {
-			if Revision(p.ID) > e.list || Revision(p.Epoch) > e.list {
+			if s.scope.Region == "" && Revision(p.ID) > e.list || flippedIn(p.Epoch) > e.list {
 				return fmt.Errorf("a list of revision %d names %s, of epoch %d", e.list, p.Unit, p.Epoch)
 			}
 			for i := range p.Copies {
@@ -197,8 +205,13 @@ func checkRunning(s *State, j *Job) error {
 	steps := map[JobKind][]JobStep{
 		JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}, JobHandover: {StepRelease, StepThaw},
 		JobMove: {StepQueue, StepCopy, StepRelease, StepThaw, StepPromote, StepClean}, JobRebalance: {StepBegin},
+		JobRelocate: {StepCopy, StepRelease, StepPromote, StepClean, StepUndo}, JobDepart: {StepCopy, StepRelease, StepThaw, StepSent, StepRemove},
+		JobReceive: {StepCopy, StepPromote, StepUndo},
 	}[j.Kind]
-	givenUp := j.Step == StepUndo || j.Kind == JobMove && j.mayBeGivenUp() && j.Refusal != nil
+	if j.Home != "" && j.Kind == JobDelete {
+		steps = append(steps, StepUndo)
+	}
+	givenUp := j.Step == StepUndo || (j.Kind == JobMove || j.Kind == JobDepart) && j.mayBeGivenUp() && j.Refusal != nil
 	if !slices.Contains(steps, j.Step) || j.EndedIn != 0 || j.Ended != 0 || givenUp != (j.Refusal != nil) {
 		return fmt.Errorf("a job to %s stands at %s", j.Kind, j.Step)
 	}
@@ -209,6 +222,16 @@ func checkRunning(s *State, j *Job) error {
 		return checkMove(s, j)
 	case JobRebalance:
 		return must(j.Tenant == "" && len(j.Targets) > 0 && s.Rebalance() == j, "a rebalance of %d moves", len(j.Targets))
+	}
+	if j.Kind == JobRelocate || j.Home != "" {
+		t, ok := s.Tenant(j.Tenant)
+		return must(ok && t.Job == j.ID && s.scope.Region == "" && len(j.Targets) == 0 && (j.Kind == JobRelocate || t.HasHome), "a job to %s %q, which is not at it", j.Kind, j.Tenant)
+	}
+	if err := checkTaskOf(s, j); err != nil {
+		return err
+	}
+	if (j.Kind == JobDepart || j.Kind == JobReceive) && j.Step != StepRemove && j.Step != StepUndo {
+		return checkBetween(s, j)
 	}
 	var want []Target
 	units := 0

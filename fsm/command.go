@@ -83,6 +83,9 @@ type CreateTenant struct {
 	// Silent are nodes that did not answer the proposer just now; they are
 	// not chosen, unless Node names one.
 	Silent []NodeName
+	// Origin is the region that was asked first, nil for none: a tenant that names neither
+	// region nor node is created there, where this directory places none itself.
+	Origin *RegionName
 }
 
 // DeleteTenant begins a JobDelete; for a tenant whose create is under way the
@@ -100,6 +103,9 @@ type AdvanceJob struct {
 	From    JobStep
 	To      JobStep
 	Refusal *Refusal
+	// Keep, at the end of an undone create or delete of a tenant of a region that keeps its
+	// own directory, is the id of the tenant that has the name there; 0: none.
+	Keep UnitID
 }
 
 // NoteJob records what stands in a job's way, for people. Proposed by the

@@ -153,6 +153,8 @@ func (m *model) newMove(c *fsm.BeginMove) fsm.Code {
 	switch {
 	case t == nil && (c.Unit == "" || c.Unit == "Bad"):
 		return fsm.CodeBadRequest
+	case m.homes[name] != nil:
+		return fsm.CodeRegionElsewhere
 	case t == nil:
 		return fsm.CodeTenantUnknown
 	case c.Cause < fsm.CauseMove || c.Cause > fsm.CauseRebalance:

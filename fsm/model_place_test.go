@@ -11,11 +11,20 @@ func (m *model) create(c *fsm.CreateTenant, at fsm.Revision) fsm.Code {
 	if !fsm.ValidName(string(c.Name)) || c.Buckets > 0 || c.Hash > 0 {
 		return fsm.CodeBadRequest
 	}
+	if m.scope != "" && m.level >= 4 {
+		return fsm.CodeNotOwner
+	}
+	if h := m.homes[c.Name]; h != nil {
+		return h.takenHome()
+	}
 	if t := m.tenants[c.Name]; t != nil {
 		if t.step == fsm.StepUndo || t.step == fsm.StepRemove {
 			return fsm.CodeBusy
 		}
 		return fsm.CodeTenantExists
+	}
+	if m.claim(c, at) {
+		return ""
 	}
 	node, code := m.place(c)
 	if code != "" {

@@ -14,9 +14,11 @@ import (
 // speed: what is known of nodes and tenants is found by looking at all of them.
 type model struct {
 	cluster  bool
+	scope    fsm.RegionName
 	fallback *fsm.RegionName
 	nodes    map[fsm.NodeName]*modelNode
 	tenants  map[fsm.TenantName]*modelTenant
+	homes    map[fsm.TenantName]*modelHome
 	regions  map[fsm.RegionName]bool
 	members  map[fsm.MemberID]uint32
 	level    uint32
@@ -68,7 +70,7 @@ type modelAnswer struct {
 
 func newModel() *model {
 	return &model{
-		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, regions: map[fsm.RegionName]bool{},
+		nodes: map[fsm.NodeName]*modelNode{}, tenants: map[fsm.TenantName]*modelTenant{}, homes: map[fsm.TenantName]*modelHome{}, regions: map[fsm.RegionName]bool{},
 		members: map[fsm.MemberID]uint32{}, level: 1, answers: map[string]*modelAnswer{}, handovers: map[fsm.NodeName]*modelHandover{},
 		moves: map[fsm.JobID]*modelMove{}, ended: map[fsm.JobID]bool{},
 	}
@@ -90,7 +92,11 @@ func (m *model) apply(e fsm.Entry) (fsm.Code, bool) {
 	if e.Key != "" {
 		a := &modelAnswer{print: e.Fingerprint, at: m.now, code: code}
 		if c, ok := e.Cmd.(*fsm.CreateTenant); ok && code == "" {
-			a.job = m.tenants[c.Name].job
+			if t := m.tenants[c.Name]; t != nil {
+				a.job = t.job
+			} else {
+				a.job = m.homes[c.Name].job
+			}
 		}
 		m.answers[e.Key] = a
 	}
@@ -107,7 +113,7 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 		case c.Scope.Region == "global" || c.Scope.History == 0 || !goodSettings(c.Settings):
 			return fsm.CodeBadRequest
 		}
-		m.cluster = true
+		m.cluster, m.scope = true, c.Scope.Region
 		m.settle(c.Settings)
 	case *fsm.SetSettings:
 		if !goodSettings(c.Settings) {
@@ -146,7 +152,7 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 	case *fsm.AdvanceJob:
 		return m.advance(c)
 	case *fsm.NoteJob:
-		if _, t := m.byJob(c.ID); t == nil && m.handover(c.ID) == nil && !m.noteMove(c) {
+		if _, t := m.byJob(c.ID); t == nil && !m.homeJob(c.ID) && m.handover(c.ID) == nil && !m.noteMove(c) {
 			return fsm.CodeStale
 		}
 	case *fsm.SetPin:
@@ -159,6 +165,11 @@ func (m *model) run(e fsm.Entry) fsm.Code {
 	case *fsm.DeleteRegion:
 		if !m.regions[c.Name] {
 			return fsm.CodeRegionUnknown
+		}
+		for _, h := range m.homes {
+			if h.home == c.Name {
+				return fsm.CodeRegionInUse
+			}
 		}
 		delete(m.regions, c.Name)
 	default:
@@ -236,6 +247,15 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 	if c.Zone != nil {
 		next.zone = *c.Zone
 	}
+	if n == nil && c.Region == nil && m.level >= 4 {
+		next.region = m.scope
+	}
+	if m.level >= 4 && m.scope != "" && next.region != m.scope && (n == nil || next.region != n.region) {
+		return fsm.CodeRegionMismatch
+	}
+	if m.level >= 4 && m.regions[next.region] && (n == nil || next.region != n.region) {
+		return fsm.CodeRegionElsewhere
+	}
 	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name) || m.awaits(c.Name)) {
 		return fsm.CodeNodeInUse
 	}
@@ -262,6 +282,13 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 
 func (m *model) deleteTenant(name fsm.TenantName, at fsm.Revision) fsm.Code {
 	t := m.tenants[name]
+	if h := m.homes[name]; h != nil {
+		h.remove(at)
+		return ""
+	}
+	if t != nil && m.scope != "" && m.level >= 4 {
+		return fsm.CodeNotOwner
+	}
 	switch {
 	case t == nil && !fsm.ValidName(string(name)):
 		return fsm.CodeBadRequest
@@ -294,6 +321,9 @@ func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
 	if code, ok := m.advanceMove(c); ok {
 		return code
 	}
+	if code, ok := m.advanceHome(c); ok {
+		return code
+	}
 	name, t := m.byJob(c.ID)
 	if t == nil || t.step != c.From {
 		return fsm.CodeStale
@@ -324,6 +354,8 @@ func (m *model) advance(c *fsm.AdvanceJob) fsm.Code {
 
 func (m *model) pin(c *fsm.SetPin) fsm.Code {
 	switch t := m.tenants[c.Tenant]; {
+	case m.homes[c.Tenant] != nil:
+		return fsm.CodeRegionElsewhere
 	case t == nil && !fsm.ValidName(string(c.Tenant)):
 		return fsm.CodeBadRequest
 	case t == nil:
@@ -338,8 +370,8 @@ func (m *model) pin(c *fsm.SetPin) fsm.Code {
 
 // compare tells where s and the model differ.
 func (m *model) compare(s *fsm.State) error {
-	if s.CountTenants() != len(m.tenants) {
-		return fmt.Errorf("%d tenants, the model has %d", s.CountTenants(), len(m.tenants))
+	if s.CountTenants() != len(m.tenants)+len(m.homes) {
+		return fmt.Errorf("%d tenants, the model has %d", s.CountTenants(), len(m.tenants)+len(m.homes))
 	}
 	for name, t := range m.tenants {
 		p, ok := s.Placed(fsm.UnitName(name))
@@ -362,6 +394,9 @@ func (m *model) compare(s *fsm.State) error {
 	}
 	if got := s.Settings(); got.LongestLease != m.longest {
 		return fmt.Errorf("the longest lease is %d, the model has %d", got.LongestLease, m.longest)
+	}
+	if err := m.compareHomes(s); err != nil {
+		return err
 	}
 	if err := m.compareHandovers(s); err != nil {
 		return err
@@ -410,7 +445,7 @@ func TestRandomLogsAgainstTheModel(t *testing.T) {
 		fsm.CodePairConflict, fsm.CodeNoNode, fsm.CodeBusy, fsm.CodeStale, fsm.CodeKeyReused, fsm.CodeScope,
 		fsm.CodeNodeRefused, fsm.CodeDeleted, fsm.CodeRegionElsewhere, fsm.CodeServerTooOld,
 		fsm.CodeNoCopy, fsm.CodeNodeUnleased, fsm.CodeNodeLost, fsm.CodeAlreadyThere, fsm.CodePinned, fsm.CodeNodeDraining,
-		fsm.CodeNoRoom, fsm.CodeMoveUnknown, fsm.CodeMoveEnded, fsm.CodeMoveReleased, fsm.CodeNodeUnreachable,
+		fsm.CodeNoRoom, fsm.CodeMoveUnknown, fsm.CodeMoveEnded, fsm.CodeMoveReleased, fsm.CodeNodeUnreachable, fsm.CodeRegionUnreachable, fsm.CodeRegionInUse,
 	} {
 		if codes[code] == 0 {
 			t.Errorf("no entry was answered with %q: the logs are too tame", code)

@@ -115,8 +115,15 @@ type Tenant struct {
 	Hash    Hash
 	Pinned  bool
 	Quota   *Quota
-	Home    RegionName // global directory: region that keeps its own directory and this tenant; else ""
-	HasHome bool
+	// Home is the region that keeps its own directory and this tenant, in the global
+	// directory; HasHome says that there is one. Claim is then the id of its unit, Job
+	// the work under way on its name, or 0, and Reserved that it is being created:
+	// nobody is told of it yet (G5).
+	Home     RegionName
+	HasHome  bool
+	Claim    UnitID
+	Job      JobID
+	Reserved bool
 	// Readers are the regions that an operator asked read replicas for, sorted (C8). One
 	// that the tenant lives in itself has none until it has moved away.
 	Readers []RegionName
@@ -131,6 +138,12 @@ const (
 	UnitActive   UnitState = 2
 	UnitMoving   UnitState = 3
 	UnitDeleting UnitState = 4 // gone for clients, being removed on nodes
+	// UnitReceiving comes from another directory and is that one's still: its node and
+	// its copies follow (architecture §3.9.2). No grant names it.
+	UnitReceiving UnitState = 5
+	// UnitSent was given up by its node for another directory: nobody writes it before
+	// the global directory says whose it is. No grant names it.
+	UnitSent UnitState = 6
 )
 
 func (s UnitState) String() string {
@@ -143,6 +156,10 @@ func (s UnitState) String() string {
 		return "moving"
 	case UnitDeleting:
 		return "deleting"
+	case UnitReceiving:
+		return "receiving"
+	case UnitSent:
+		return "sent"
 	}
 	return "unknown"
 }
@@ -274,6 +291,11 @@ const (
 	JobMove JobKind = 4
 	// JobRebalance begins the moves of a plan, as each one's turn comes (B3).
 	JobRebalance JobKind = 5
+	// JobRelocate is the global group's: it moves a tenant from one directory to another.
+	// JobDepart and JobReceive are its tasks in these (Task).
+	JobRelocate JobKind = 6
+	JobDepart   JobKind = 7
+	JobReceive  JobKind = 8
 )
 
 func (k JobKind) String() string {
@@ -288,6 +310,12 @@ func (k JobKind) String() string {
 		return "move"
 	case JobRebalance:
 		return "rebalance"
+	case JobRelocate:
+		return "relocate"
+	case JobDepart:
+		return "depart"
+	case JobReceive:
+		return "receive"
 	}
 	return "unknown"
 }
@@ -295,7 +323,13 @@ func (k JobKind) String() string {
 // JobStep is where a job stands; numbers are on the wire.
 type JobStep uint8
 
-// Steps of jobs. A create goes Make → Schema (only with one) → Done, or to
+// Steps of jobs. A relocation goes Copy → Release → Promote → Clean → Done, its one
+// flip being the entry to Promote; from Copy and Release to Undo, and from there to Done.
+// A depart goes Copy → Release → Sent → Clean → Done; from Release, where the source did
+// not give the unit up, to Thaw, and back to Copy, or to Done with a refusal. A receive
+// goes Copy → Promote → Done, or to Undo → Done. A create or delete of a tenant of a region
+// that keeps its own directory goes Make or Remove → Done, or to Undo → Done.
+// A create goes Make → Schema (only with one) → Done, or to
 // Undo when a node refuses, and from there to Done with a refusal. A delete
 // goes Remove → Done. A handover goes Release → Done where the node released
 // every unit, else Release → Thaw → Done (architecture §3.6.5). A move goes
@@ -317,6 +351,7 @@ const (
 	StepPromote JobStep = 10 // the unit has flipped; its node is to be promoted
 	StepClean   JobStep = 11 // what the source holds is to become a copy, or to go (M9)
 	StepBegin   JobStep = 12 // begin the moves of a rebalance
+	StepSent    JobStep = 13 // depart: wait for the global directory's word
 )
 
 func (s JobStep) String() string {
@@ -345,6 +380,8 @@ func (s JobStep) String() string {
 		return "clean"
 	case StepBegin:
 		return "begin"
+	case StepSent:
+		return "sent"
 	}
 	return "unknown"
 }
@@ -374,6 +411,20 @@ type Job struct {
 	Request  string   // create: key whose answer is the outcome, or ""
 	Targets  []Target // units and nodes that the job works on, sorted by unit then node
 	Attempts uint32   // times that Problem was noted
+	// Create, delete of a tenant of a region that keeps its own directory, which is asked
+	// for it: that region; relocate: where to. Node is the node that was asked for, or "".
+	Home RegionName
+	Node NodeName
+	From RegionName // relocate: where from
+	Unit UnitID     // relocate, depart, receive: the id of the tenant's unit
+	Task JobID      // the job of the global directory that this one is the task of, or 0
+	// Other is the node of the other directory: depart: that the unit is given to; receive:
+	// that it is followed from.
+	Other *Foreign
+	// Receive: what goes along with the tenant.
+	Pinned bool
+	Quota  *Quota
+	Since  Millis // depart, receive: since when what is here is to be removed
 }
 
 // Target is one unit on one node that a job works on; for a handover, the node

@@ -123,7 +123,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 	for _, j := range slices.Collect(c.RunningJobs()) {
 		if j.Kind == JobHandover && j.Step == StepRelease {
 			c.leaveHandover(j.Source)
-		} else if j.Kind == JobMove && j.Step == StepRelease {
+		} else if (j.Kind == JobMove || j.Kind == JobDepart) && j.Step == StepRelease {
 			c.leaveRelease(j)
 		}
 	}
@@ -136,7 +136,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 func (c *change) allowed(cmd Command) bool {
 	switch cmd.(type) {
 	case *Bootstrap, *SetSettings, *PutMember, *DeleteMember, *PutNode, *RecordUsage, *NoteJob, *PutRegion, *DeleteRegion,
-		*ForgoNode, *TakeOver, *EndRecovery:
+		*BindGlobal, *ForgoNode, *TakeOver, *EndRecovery:
 		return true
 	}
 	return false

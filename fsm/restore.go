@@ -22,11 +22,12 @@ type Meta struct {
 	// up to date after the settings have changed, or "".
 	RecountAt TenantName
 	Recovery  *Recovery // the last one, or nil
+	Upstream  Upstream
 }
 
 // Meta gives what s holds beside its records.
 func (s *State) Meta() Meta {
-	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt, Recovery: s.recovery}
+	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt, Recovery: s.recovery, Upstream: s.upstream}
 }
 
 // BucketUnits yields, by name, the units of tenants that have buckets.
@@ -59,10 +60,10 @@ func (s *State) Requests() iter.Seq[*Request] {
 }
 
 // CountRecords counts the records of s: members, regions, nodes, tenants,
-// units of buckets, jobs and requests.
+// units of buckets, jobs, tasks and requests.
 func (s *State) CountRecords() int {
 	return s.members.Len() + s.regions.Len() + s.nodes.Len() + s.tenants.Len() +
-		s.buckets.Len() + s.jobs.Len() + s.requests.Len()
+		s.buckets.Len() + s.jobs.Len() + s.tasks.Len() + s.requests.Len()
 }
 
 // Builder makes a State of its records, as a snapshot holds them. Records of a
@@ -79,7 +80,7 @@ func NewBuilder(m Meta) (*Builder, error) {
 	}
 	s := New()
 	s.revision, s.now, s.level, s.scope, s.settings, s.recountAt = m.Revision, m.Now, m.Level, m.Scope, m.Settings, m.RecountAt
-	s.recovery = m.Recovery
+	s.recovery, s.upstream = m.Recovery, m.Upstream
 	return &Builder{s}, nil
 }
 
@@ -154,6 +155,9 @@ func (b *Builder) AddJob(j *Job) error {
 	}
 	return nil
 }
+
+// AddTask adds this group's part of a job of the global group.
+func (b *Builder) AddTask(t *Task) error { return load(&b.s.tasks, t.Job, t) }
 
 // AddRequest adds what is remembered of an Idempotency-Key; these come by
 // their revisions.

@@ -41,7 +41,10 @@ func bucket(b uint32, on, copy fsm.NodeName) *fsm.Placed {
 func TestBucketsCopiesAndHomesAreKept(t *testing.T) {
 	const buckets = 12
 	s, err := build([]*fsm.Node{node("n1", "eu"), node("n2", "eu")}, func(b *fsm.Builder) error {
-		if err := b.AddTenant(&fsm.Tenant{Name: "away", Home: "", HasHome: true}, nil); err != nil {
+		if err := b.AddRegion(&fsm.Region{Name: "us", Routers: []string{"http://r1:8090"}}); err != nil {
+			return err
+		}
+		if err := b.AddTenant(&fsm.Tenant{Name: "away", Home: "us", HasHome: true, Claim: 3}, nil); err != nil {
 			return err
 		}
 		if err := b.AddTenant(&fsm.Tenant{Name: "wide", Buckets: buckets, Hash: fsm.HashMPCRC32}, nil); err != nil {
@@ -72,7 +75,7 @@ func TestBucketsCopiesAndHomesAreKept(t *testing.T) {
 	if _, units, tenants, _ := v.Counts(); units != buckets || tenants != 2 {
 		t.Errorf("a view of %d units and %d tenants", units, tenants)
 	}
-	d.refused(fsm.CodeRegionElsewhere, &fsm.DeleteTenant{Name: "away"})
+	d.refused(fsm.CodeRegionElsewhere, &fsm.SetPin{Tenant: "away", Pinned: true})
 	d.refused(fsm.CodeNodeInUse, &fsm.DeleteNode{Name: "n2"}, "a copy of wide.1")
 	d.refused(fsm.CodeNodeInUse, &fsm.PutNode{Name: "n2", Region: ptr(fsm.RegionName("us"))}, "wide.1")
 	job := d.ok(&fsm.DeleteTenant{Name: "wide"}).Job

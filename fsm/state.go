@@ -8,8 +8,9 @@ import (
 
 // Version is the newest command version that this binary knows (Member.Version
 // of a server that runs it). 1: nodes, tenants, regions. 2: copies, leases,
-// failover. 3: moves, drains, rebalancing, read replicas.
-const Version = 3
+// failover. 3: moves, drains, rebalancing, read replicas. 4: regions that keep their own
+// directory.
+const Version = 4
 
 // levelCopies is the level from which on copies are placed and counted, and
 // lists of grants are numbered. Below it a server may not know of them.
@@ -17,6 +18,9 @@ const levelCopies = 2
 
 // levelMoves is the level from which on units are moved.
 const levelMoves = 3
+
+// levelRegions is the level from which on regions keep their own directories.
+const levelRegions = 4
 
 // State is a directory at one revision. It is changed by Apply alone, and only
 // by one goroutine; a State that Snapshot returned is read-only and may be
@@ -31,6 +35,7 @@ type State struct {
 	// date after the settings have changed, or "".
 	recountAt TenantName
 	recovery  *Recovery // the last one, or nil
+	upstream  Upstream
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]
@@ -41,6 +46,7 @@ type State struct {
 	running  btree.Map[JobID, *Job]      // those of jobs that have not ended
 	ended    btree.Map[Revision, JobID]  // ended jobs by the entry that ended them
 	moves    btree.Map[UnitName, *Job]   // moves before StepClean, by their unit
+	tasks    taskTree                    // of jobs of the global directory
 	requests btree.Map[string, *Request] // by key
 	answered btree.Map[Revision, string] // keys of requests, oldest first
 
@@ -114,6 +120,7 @@ func (s *State) Snapshot() *State {
 	c.running = *s.running.Copy()
 	c.ended = *s.ended.Copy()
 	c.moves = *s.moves.Copy()
+	c.tasks = *s.tasks.Copy()
 	c.requests = *s.requests.Copy()
 	c.answered = *s.answered.Copy()
 	c.readOnly = true
@@ -195,7 +202,9 @@ func (s *State) Grantable(name NodeName) iter.Seq[*Placed] {
 	}
 }
 
-func (p *Placed) grantable() bool { return p.Node != "" && p.State != UnitDeleting && p.Promoted() }
+func (p *Placed) grantable() bool {
+	return p.Node != "" && p.State != UnitDeleting && p.State != UnitReceiving && p.State != UnitSent && p.Promoted()
+}
 
 // ListRevision is that of the entry that last changed what a grant to a node
 // must say: the units that it names (Grantable), which of their copies follow,

@@ -139,7 +139,7 @@ func Project(s *State) iter.Seq[Event] {
 
 func projectTenants(s *State, yield func(Event) bool) {
 	for t, p := range s.Placements() {
-		if p != nil {
+		if p != nil && !t.HasHome {
 			if p.served() && !yield(Event{Unit: p.info()}) {
 				return
 			}
@@ -147,6 +147,9 @@ func projectTenants(s *State, yield func(Event) bool) {
 		}
 		if s.told(t) && !yield(Event{Tenant: t.info()}) {
 			return
+		}
+		if t.HasHome {
+			continue // what is left here of its unit is nobody's to ask
 		}
 		for p := range s.TenantUnits(t.Name) {
 			if p.served() && !yield(Event{Unit: p.info()}) {
@@ -164,7 +167,7 @@ func (n *Node) info() *NodeInfo {
 // a home, or buckets that are served.
 func (s *State) told(t *Tenant) bool {
 	if t.HasHome || t.Buckets == 0 {
-		return t.HasHome
+		return t.HasHome && !t.Reserved
 	}
 	p, ok := s.buckets.Get(Unit(t.Name, 1))
 	return ok && p.served()
@@ -175,10 +178,13 @@ func (t *Tenant) info() *TenantInfo {
 }
 
 // served reports whether followers are told of the unit.
-func (p *Placed) served() bool { return p.State == UnitActive || p.State == UnitMoving }
+func (p *Placed) served() bool { return p.kept() || p.State == UnitSent }
 
 func (p *Placed) info() *UnitInfo {
 	u := &UnitInfo{Unit: p.Unit, ID: p.ID, Node: p.Node, State: p.State, Epoch: p.Epoch, Promoting: !p.Promoted()}
+	if u.State == UnitSent {
+		u.State = UnitMoving // whose it is comes from the global directory
+	}
 	for i := range p.Copies {
 		if c := &p.Copies[i]; c.State.Replica() || c.State == CopyReader {
 			if u.Copies == nil {

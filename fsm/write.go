@@ -207,14 +207,17 @@ func (s *State) putJob(j *Job) {
 	s.indexMove(j)
 }
 
-// indexMove keeps moves with the job's unit while the job may still bring it to its
-// target.
+// indexMove keeps moves, and tasks of relocations, with the job's unit while the job may
+// still bring it to its target.
 func (s *State) indexMove(j *Job) {
-	if j.Kind != JobMove {
+	if j.Kind != JobMove && j.Kind != JobDepart && j.Kind != JobReceive {
 		return
 	}
-	u := j.Targets[0].Unit
-	if j.Step != StepClean && j.Step != StepDone {
+	u := UnitName(j.Tenant)
+	if len(j.Targets) > 0 {
+		u = j.Targets[0].Unit // of a tenant with buckets
+	}
+	if j.Step != StepClean && j.Step != StepDone && j.Step != StepRemove && j.Step != StepUndo {
 		s.moves.Set(u, j)
 	} else if known, ok := s.moves.Get(u); ok && known.ID == j.ID {
 		s.moves.Delete(u)

@@ -30,13 +30,13 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.CreateTenant:
 		m.Command = &pb.Entry_CreateTenant{CreateTenant: &pb.CreateTenant{
 			Name: string(c.Name), Region: text(c.Region), Node: text(c.Node), Buckets: c.Buckets,
-			Hash: uint32(c.Hash), Pinned: c.Pinned, Schema: c.Schema, Silent: names[string](c.Silent),
+			Hash: uint32(c.Hash), Pinned: c.Pinned, Schema: c.Schema, Silent: names[string](c.Silent), Origin: text(c.Origin),
 		}}
 	case *fsm.DeleteTenant:
 		m.Command = &pb.Entry_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: string(c.Name)}}
 	case *fsm.AdvanceJob:
 		m.Command = &pb.Entry_AdvanceJob{AdvanceJob: &pb.AdvanceJob{
-			Id: uint64(c.ID), From: uint32(c.From), To: uint32(c.To), Refusal: fromRefusal(c.Refusal),
+			Id: uint64(c.ID), From: uint32(c.From), To: uint32(c.To), Refusal: fromRefusal(c.Refusal), Keep: uint64(c.Keep),
 		}}
 	case *fsm.NoteJob:
 		m.Command = &pb.Entry_NoteJob{NoteJob: &pb.NoteJob{Id: uint64(c.ID), Problem: c.Problem, Pause: int64(c.Pause), Bytes: c.Bytes}}
@@ -47,7 +47,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.DeleteRegion:
 		m.Command = &pb.Entry_DeleteRegion{DeleteRegion: &pb.DeleteRegion{Name: string(c.Name)}}
 	default:
-		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) && !putMoveCommand(m, c) {
+		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) && !putMoveCommand(m, c) && !putTaskCommand(m, c) {
 			return fmt.Errorf("an entry holds a %T, which has no number", c)
 		}
 	}
@@ -80,14 +80,14 @@ func command(m *pb.Entry) fsm.Command {
 		return &fsm.CreateTenant{
 			Name: fsm.TenantName(t.Name), Region: name[fsm.RegionName](t.Region), Node: name[fsm.NodeName](t.Node),
 			Buckets: t.Buckets, Hash: small[fsm.Hash](t.Hash), Pinned: t.Pinned, Schema: t.Schema,
-			Silent: names[fsm.NodeName](t.Silent),
+			Silent: names[fsm.NodeName](t.Silent), Origin: name[fsm.RegionName](t.Origin),
 		}
 	case *pb.Entry_DeleteTenant:
 		return &fsm.DeleteTenant{Name: fsm.TenantName(c.DeleteTenant.GetName())}
 	case *pb.Entry_AdvanceJob:
 		a := c.AdvanceJob
 		return &fsm.AdvanceJob{
-			ID: fsm.JobID(a.Id), From: small[fsm.JobStep](a.From), To: small[fsm.JobStep](a.To), Refusal: toRefusal(a.Refusal),
+			ID: fsm.JobID(a.Id), From: small[fsm.JobStep](a.From), To: small[fsm.JobStep](a.To), Refusal: toRefusal(a.Refusal), Keep: fsm.UnitID(a.Keep),
 		}
 	case *pb.Entry_NoteJob:
 		n := c.NoteJob

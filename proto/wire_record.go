@@ -92,10 +92,8 @@ func toNode(m *pb.Node) *fsm.Node {
 // putTenant writes t into m, which is empty or was used before.
 func putTenant(m *pb.Tenant, t *fsm.Tenant) {
 	m.Name, m.Created, m.Buckets, m.Hash, m.Pinned = string(t.Name), int64(t.Created), t.Buckets, uint32(t.Hash), t.Pinned
-	m.Quota, m.Home, m.Readers = nil, nil, names[string](t.Readers)
-	if q := t.Quota; q != nil {
-		m.Quota = &pb.Quota{Bytes: q.Bytes, Rps: q.RPS, InFlight: q.InFlight}
-	}
+	m.Quota, m.Home, m.Readers = fromQuota(t.Quota), nil, names[string](t.Readers)
+	m.Claim, m.Job, m.Reserved = uint64(t.Claim), uint64(t.Job), t.Reserved
 	if t.HasHome {
 		m.Home = text(&t.Home)
 	}
@@ -107,9 +105,7 @@ func toTenant(m *pb.Tenant, in *interner) *fsm.Tenant {
 		Hash: small[fsm.Hash](m.Hash), Pinned: m.Pinned,
 		Readers: list(m.Readers, func(r string) fsm.RegionName { return fsm.RegionName(in.shared(r)) }),
 	}
-	if q := m.Quota; q != nil {
-		t.Quota = &fsm.Quota{Bytes: q.Bytes, RPS: q.Rps, InFlight: q.InFlight}
-	}
+	t.Quota, t.Claim, t.Job, t.Reserved = toQuota(m.Quota), fsm.UnitID(m.Claim), fsm.JobID(m.Job), m.Reserved
 	if m.Home != nil {
 		t.Home, t.HasHome = fsm.RegionName(in.shared(*m.Home)), true
 	}
@@ -151,6 +147,8 @@ func fromJob(j *fsm.Job) *pb.Job {
 		Refusal: fromRefusal(j.Refusal), Request: j.Request, Attempts: j.Attempts,
 		Source: string(j.Source), Cause: uint32(j.Cause), Forced: j.Forced, Targets: list(j.Targets, fromTarget),
 		Group: uint64(j.Group), Release: uint64(j.Release), Pause: int64(j.Pause), Bytes: j.Bytes,
+		Home: string(j.Home), Node: string(j.Node), From: string(j.From), Unit: uint64(j.Unit), Task: uint64(j.Task),
+		Other: fromForeign(j.Other), Pinned: j.Pinned, Quota: fromQuota(j.Quota), Since: int64(j.Since),
 	}
 }
 
@@ -162,6 +160,8 @@ func toJob(m *pb.Job) *fsm.Job {
 		Attempts: m.Attempts, Source: fsm.NodeName(m.Source), Cause: small[fsm.FlipCause](m.Cause), Forced: m.Forced,
 		Targets: list(m.Targets, toTarget),
 		Group:   fsm.JobID(m.Group), Release: fsm.Revision(m.Release), Pause: fsm.Millis(m.Pause), Bytes: m.Bytes,
+		Home: fsm.RegionName(m.Home), Node: fsm.NodeName(m.Node), From: fsm.RegionName(m.From), Unit: fsm.UnitID(m.Unit), Task: fsm.JobID(m.Task),
+		Other: toForeign(m.Other), Pinned: m.Pinned, Quota: toQuota(m.Quota), Since: fsm.Millis(m.Since),
 	}
 }
 
@@ -205,7 +205,7 @@ func fromRequest(q *fsm.Request) *pb.Request {
 		Result: &pb.Result{
 			Refusal: fromRefusal(q.Result.Refusal), Created: q.Result.Created,
 			Node: fromNode(q.Result.Node), Job: uint64(q.Result.Job), Flips: list(q.Result.Flips, fromFlip),
-			Left: names[string](q.Result.Left), Added: list(q.Result.Added, fromCopyRef),
+			Left: names[string](q.Result.Left), Added: list(q.Result.Added, fromCopyRef), Task: fromTask(q.Result.Task),
 		},
 	}
 	if t := q.Result.Tenant; t != nil {
@@ -225,7 +225,7 @@ func toRequest(m *pb.Request, in *interner) *fsm.Request {
 		Key: m.Key, Fingerprint: m.Fingerprint, At: fsm.Millis(m.At), Revision: fsm.Revision(m.Revision), Job: fsm.JobID(m.Job),
 		Result: fsm.Result{
 			Refusal: toRefusal(r.GetRefusal()), Created: r.GetCreated(), Node: toNode(r.GetNode()), Job: fsm.JobID(r.GetJob()),
-			Flips: list(r.GetFlips(), toFlip), Left: names[fsm.UnitName](r.GetLeft()), Added: list(r.GetAdded(), toCopyRef),
+			Flips: list(r.GetFlips(), toFlip), Left: names[fsm.UnitName](r.GetLeft()), Added: list(r.GetAdded(), toCopyRef), Task: toTask(r.GetTask()),
 		},
 	}
 	if t := r.GetTenant(); t != nil {

@@ -48,7 +48,10 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 			Others: names[fsm.NodeName](a.GetOthers()),
 		}
 	}
-	return moveCommand(m)
+	if c := moveCommand(m); c != nil {
+		return c
+	}
+	return taskCommand(m)
 }
 
 func fromTakenUnit(u fsm.TakenUnit) *pb.TakenUnit {

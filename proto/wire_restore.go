@@ -104,7 +104,7 @@ func (sr *snapshotReader) records(payload []byte) (err error) {
 	if err := p.UnmarshalVTUnsafe(sr.plain); err != nil {
 		return err
 	}
-	few := len(p.Members) + len(p.Regions) + len(p.Nodes) + len(p.Jobs) + len(p.Requests)
+	few := len(p.Members) + len(p.Regions) + len(p.Nodes) + len(p.Jobs) + len(p.Requests) + len(p.Tasks)
 	if few > 0 {
 		if err := sr.few(); err != nil {
 			return err
@@ -138,6 +138,7 @@ func (sr *snapshotReader) few() error {
 		addAll(p.Nodes, func(m *pb.Node) error { return sr.b.AddNode(toNode(m), fsm.Revision(m.List)) }),
 		addAll(p.Jobs, func(m *pb.Job) error { return sr.b.AddJob(toJob(m)) }),
 		addAll(p.Requests, func(m *pb.Request) error { return sr.b.AddRequest(toRequest(m, &sr.in)) }),
+		addAll(p.Tasks, func(m *pb.Task) error { return sr.b.AddTask(toTask(m)) }),
 	)
 }
 

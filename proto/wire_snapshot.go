@@ -91,6 +91,7 @@ func (sw *snapshotWriter) write(s *fsm.State) error {
 		Format: SnapshotFormat, Level: m.Level, Revision: uint64(m.Revision), Now: int64(m.Now),
 		Scope: fromScope(m.Scope), Settings: fromSettings(m.Settings), Records: uint64(s.CountRecords()),
 		RecountAt: string(m.RecountAt), Recovery: fromRecovery(m.Recovery),
+		Upstream: fromOrigin(m.Upstream),
 	}
 	b, err := header.MarshalVT()
 	if err != nil {
@@ -145,6 +146,12 @@ func (sw *snapshotWriter) records(s *fsm.State) error {
 	for q := range s.Requests() {
 		p.Requests = append(p.Requests, fromRequest(q))
 		if err := sw.added(p.Requests[len(p.Requests)-1].SizeVT()); err != nil {
+			return err
+		}
+	}
+	for t := range s.Tasks() {
+		p.Tasks = append(p.Tasks, fromTask(t))
+		if err := sw.added(p.Tasks[len(p.Tasks)-1].SizeVT()); err != nil {
 			return err
 		}
 	}

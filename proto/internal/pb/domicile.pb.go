@@ -74,6 +74,11 @@ type Entry struct {
 	//	*Entry_SetDrain
 	//	*Entry_SetReader
 	//	*Entry_PlaceReaders
+	//	*Entry_BindGlobal
+	//	*Entry_BeginTask
+	//	*Entry_TellTask
+	//	*Entry_ForgoTask
+	//	*Entry_BeginRelocation
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,6 +455,51 @@ func (x *Entry) GetPlaceReaders() *PlaceReaders {
 	return nil
 }
 
+func (x *Entry) GetBindGlobal() *BindGlobal {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BindGlobal); ok {
+			return x.BindGlobal
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetBeginTask() *BeginTask {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginTask); ok {
+			return x.BeginTask
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetTellTask() *TellTask {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_TellTask); ok {
+			return x.TellTask
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetForgoTask() *ForgoTask {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_ForgoTask); ok {
+			return x.ForgoTask
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetBeginRelocation() *BeginRelocation {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginRelocation); ok {
+			return x.BeginRelocation
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -592,6 +642,27 @@ type Entry_PlaceReaders struct {
 	PlaceReaders *PlaceReaders `protobuf:"bytes,49,opt,name=place_readers,json=placeReaders,proto3,oneof"`
 }
 
+type Entry_BindGlobal struct {
+	// Version 4.
+	BindGlobal *BindGlobal `protobuf:"bytes,50,opt,name=bind_global,json=bindGlobal,proto3,oneof"`
+}
+
+type Entry_BeginTask struct {
+	BeginTask *BeginTask `protobuf:"bytes,51,opt,name=begin_task,json=beginTask,proto3,oneof"`
+}
+
+type Entry_TellTask struct {
+	TellTask *TellTask `protobuf:"bytes,52,opt,name=tell_task,json=tellTask,proto3,oneof"`
+}
+
+type Entry_ForgoTask struct {
+	ForgoTask *ForgoTask `protobuf:"bytes,53,opt,name=forgo_task,json=forgoTask,proto3,oneof"`
+}
+
+type Entry_BeginRelocation struct {
+	BeginRelocation *BeginRelocation `protobuf:"bytes,54,opt,name=begin_relocation,json=beginRelocation,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -659,6 +730,16 @@ func (*Entry_SetDrain) isEntry_Command() {}
 func (*Entry_SetReader) isEntry_Command() {}
 
 func (*Entry_PlaceReaders) isEntry_Command() {}
+
+func (*Entry_BindGlobal) isEntry_Command() {}
+
+func (*Entry_BeginTask) isEntry_Command() {}
+
+func (*Entry_TellTask) isEntry_Command() {}
+
+func (*Entry_ForgoTask) isEntry_Command() {}
+
+func (*Entry_BeginRelocation) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1102,6 +1183,7 @@ type CreateTenant struct {
 	Pinned        bool                   `protobuf:"varint,6,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	Schema        string                 `protobuf:"bytes,7,opt,name=schema,proto3" json:"schema,omitempty"`
 	Silent        []string               `protobuf:"bytes,8,rep,name=silent,proto3" json:"silent,omitempty"`
+	Origin        *string                `protobuf:"bytes,9,opt,name=origin,proto3,oneof" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1192,6 +1274,13 @@ func (x *CreateTenant) GetSilent() []string {
 	return nil
 }
 
+func (x *CreateTenant) GetOrigin() string {
+	if x != nil && x.Origin != nil {
+		return *x.Origin
+	}
+	return ""
+}
+
 type DeleteTenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1242,6 +1331,7 @@ type AdvanceJob struct {
 	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
 	To            uint32                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
 	Refusal       *Refusal               `protobuf:"bytes,4,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Keep          uint64                 `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1302,6 +1392,13 @@ func (x *AdvanceJob) GetRefusal() *Refusal {
 		return x.Refusal
 	}
 	return nil
+}
+
+func (x *AdvanceJob) GetKeep() uint64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
 }
 
 type NoteJob struct {
@@ -2973,6 +3070,630 @@ func (x *PlaceReaders) GetSilent() []string {
 	return nil
 }
 
+type Origin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authority     string                 `protobuf:"bytes,1,opt,name=authority,proto3" json:"authority,omitempty"`
+	History       uint64                 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	Floor         uint64                 `protobuf:"varint,3,opt,name=floor,proto3" json:"floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_domicile_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Origin) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *Origin) GetHistory() uint64 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *Origin) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+type Foreign struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Addr          string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
+	Token         string                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Foreign) Reset() {
+	*x = Foreign{}
+	mi := &file_domicile_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Foreign) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Foreign) ProtoMessage() {}
+
+func (x *Foreign) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Foreign.ProtoReflect.Descriptor instead.
+func (*Foreign) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Foreign) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Foreign) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Foreign) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *Foreign) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Foreign) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type BindGlobal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authority     string                 `protobuf:"bytes,1,opt,name=authority,proto3" json:"authority,omitempty"`
+	History       uint64                 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindGlobal) Reset() {
+	*x = BindGlobal{}
+	mi := &file_domicile_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindGlobal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindGlobal) ProtoMessage() {}
+
+func (x *BindGlobal) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindGlobal.ProtoReflect.Descriptor instead.
+func (*BindGlobal) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *BindGlobal) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *BindGlobal) GetHistory() uint64 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+type BeginTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Kind          uint32                 `protobuf:"varint,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Tenant        string                 `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            uint64                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`
+	Region        *string                `protobuf:"bytes,6,opt,name=region,proto3,oneof" json:"region,omitempty"`
+	Node          *string                `protobuf:"bytes,7,opt,name=node,proto3,oneof" json:"node,omitempty"`
+	Pinned        bool                   `protobuf:"varint,8,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	Schema        string                 `protobuf:"bytes,9,opt,name=schema,proto3" json:"schema,omitempty"`
+	Silent        []string               `protobuf:"bytes,10,rep,name=silent,proto3" json:"silent,omitempty"`
+	Quota         *Quota                 `protobuf:"bytes,11,opt,name=quota,proto3" json:"quota,omitempty"`
+	Source        *Foreign               `protobuf:"bytes,12,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginTask) Reset() {
+	*x = BeginTask{}
+	mi := &file_domicile_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginTask) ProtoMessage() {}
+
+func (x *BeginTask) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginTask.ProtoReflect.Descriptor instead.
+func (*BeginTask) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *BeginTask) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *BeginTask) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *BeginTask) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *BeginTask) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *BeginTask) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *BeginTask) GetRegion() string {
+	if x != nil && x.Region != nil {
+		return *x.Region
+	}
+	return ""
+}
+
+func (x *BeginTask) GetNode() string {
+	if x != nil && x.Node != nil {
+		return *x.Node
+	}
+	return ""
+}
+
+func (x *BeginTask) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *BeginTask) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *BeginTask) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *BeginTask) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+func (x *BeginTask) GetSource() *Foreign {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type TellTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Word          uint32                 `protobuf:"varint,3,opt,name=word,proto3" json:"word,omitempty"`
+	Other         *Foreign               `protobuf:"bytes,4,opt,name=other,proto3" json:"other,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TellTask) Reset() {
+	*x = TellTask{}
+	mi := &file_domicile_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellTask) ProtoMessage() {}
+
+func (x *TellTask) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellTask.ProtoReflect.Descriptor instead.
+func (*TellTask) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *TellTask) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *TellTask) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *TellTask) GetWord() uint32 {
+	if x != nil {
+		return x.Word
+	}
+	return 0
+}
+
+func (x *TellTask) GetOther() *Foreign {
+	if x != nil {
+		return x.Other
+	}
+	return nil
+}
+
+type ForgoTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Kind          uint32                 `protobuf:"varint,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Tenant        string                 `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            uint64                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgoTask) Reset() {
+	*x = ForgoTask{}
+	mi := &file_domicile_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgoTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgoTask) ProtoMessage() {}
+
+func (x *ForgoTask) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgoTask.ProtoReflect.Descriptor instead.
+func (*ForgoTask) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ForgoTask) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *ForgoTask) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *ForgoTask) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *ForgoTask) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ForgoTask) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type BeginRelocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	To            *string                `protobuf:"bytes,3,opt,name=to,proto3,oneof" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginRelocation) Reset() {
+	*x = BeginRelocation{}
+	mi := &file_domicile_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginRelocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginRelocation) ProtoMessage() {}
+
+func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginRelocation.ProtoReflect.Descriptor instead.
+func (*BeginRelocation) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *BeginRelocation) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *BeginRelocation) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *BeginRelocation) GetTo() string {
+	if x != nil && x.To != nil {
+		return *x.To
+	}
+	return ""
+}
+
+type Task struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Kind          uint32                 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Tenant        string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            uint64                 `protobuf:"varint,4,opt,name=id,proto3" json:"id,omitempty"`
+	Local         uint64                 `protobuf:"varint,5,opt,name=local,proto3" json:"local,omitempty"`
+	Forgone       bool                   `protobuf:"varint,6,opt,name=forgone,proto3" json:"forgone,omitempty"`
+	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
+	Refusal       *Refusal               `protobuf:"bytes,8,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Task) Reset() {
+	*x = Task{}
+	mi := &file_domicile_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Task) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Task) ProtoMessage() {}
+
+func (x *Task) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Task.ProtoReflect.Descriptor instead.
+func (*Task) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Task) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Task) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Task) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Task) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Task) GetLocal() uint64 {
+	if x != nil {
+		return x.Local
+	}
+	return 0
+}
+
+func (x *Task) GetForgone() bool {
+	if x != nil {
+		return x.Forgone
+	}
+	return false
+}
+
+func (x *Task) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Task) GetRefusal() *Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
 type AdoptUnit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -2985,7 +3706,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3718,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3731,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -3062,7 +3783,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3795,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3808,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -3192,7 +3913,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3925,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3938,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Scope) GetCluster() string {
@@ -3257,7 +3978,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3990,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +4003,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -3353,7 +4074,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +4086,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +4099,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Member) GetId() string {
@@ -3420,7 +4141,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +4153,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +4166,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -3481,7 +4202,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +4214,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +4227,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -3558,7 +4279,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +4291,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +4304,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Node) GetId() uint64 {
@@ -3688,7 +4409,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +4421,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +4434,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -3748,13 +4469,16 @@ type Tenant struct {
 	Home          *string                `protobuf:"bytes,7,opt,name=home,proto3,oneof" json:"home,omitempty"`
 	Unit          *Placed                `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"`       // in a snapshot, of a tenant that is one unit; names none itself
 	Readers       []string               `protobuf:"bytes,9,rep,name=readers,proto3" json:"readers,omitempty"` // by name
+	Claim         uint64                 `protobuf:"varint,10,opt,name=claim,proto3" json:"claim,omitempty"`   // with a home: the id of its unit
+	Job           uint64                 `protobuf:"varint,11,opt,name=job,proto3" json:"job,omitempty"`
+	Reserved      bool                   `protobuf:"varint,12,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +4490,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +4503,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Tenant) GetName() string {
@@ -3845,6 +4569,27 @@ func (x *Tenant) GetReaders() []string {
 	return nil
 }
 
+func (x *Tenant) GetClaim() uint64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
+func (x *Tenant) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Tenant) GetReserved() bool {
+	if x != nil {
+		return x.Reserved
+	}
+	return false
+}
+
 type Copy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3857,7 +4602,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4614,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4627,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Copy) GetNode() string {
@@ -3930,7 +4675,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4687,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4700,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -4031,7 +4776,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +4788,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +4801,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Region) GetName() string {
@@ -4084,7 +4829,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4841,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4854,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Target) GetUnit() string {
@@ -4155,13 +4900,22 @@ type Job struct {
 	Release       uint64                 `protobuf:"varint,18,opt,name=release,proto3" json:"release,omitempty"`
 	Pause         int64                  `protobuf:"varint,19,opt,name=pause,proto3" json:"pause,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,20,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Home          string                 `protobuf:"bytes,21,opt,name=home,proto3" json:"home,omitempty"`
+	Node          string                 `protobuf:"bytes,22,opt,name=node,proto3" json:"node,omitempty"`
+	From          string                 `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
+	Unit          uint64                 `protobuf:"varint,24,opt,name=unit,proto3" json:"unit,omitempty"`
+	Task          uint64                 `protobuf:"varint,25,opt,name=task,proto3" json:"task,omitempty"`
+	Other         *Foreign               `protobuf:"bytes,26,opt,name=other,proto3" json:"other,omitempty"`
+	Pinned        bool                   `protobuf:"varint,27,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	Quota         *Quota                 `protobuf:"bytes,28,opt,name=quota,proto3" json:"quota,omitempty"`
+	Since         int64                  `protobuf:"varint,29,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4927,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4940,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4329,6 +5083,69 @@ func (x *Job) GetBytes() uint64 {
 	return 0
 }
 
+func (x *Job) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Job) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Job) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Job) GetUnit() uint64 {
+	if x != nil {
+		return x.Unit
+	}
+	return 0
+}
+
+func (x *Job) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *Job) GetOther() *Foreign {
+	if x != nil {
+		return x.Other
+	}
+	return nil
+}
+
+func (x *Job) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *Job) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+func (x *Job) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 type Detail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4339,7 +5156,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +5168,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +5181,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Detail) GetName() string {
@@ -4392,7 +5209,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +5221,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +5234,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Refusal) GetCode() string {
@@ -4452,13 +5269,14 @@ type Result struct {
 	Flips         []*Flip                `protobuf:"bytes,7,rep,name=flips,proto3" json:"flips,omitempty"`
 	Left          []string               `protobuf:"bytes,8,rep,name=left,proto3" json:"left,omitempty"`
 	Added         []*CopyRef             `protobuf:"bytes,9,rep,name=added,proto3" json:"added,omitempty"`
+	Task          *Task                  `protobuf:"bytes,10,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4470,7 +5288,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4483,7 +5301,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -4549,6 +5367,13 @@ func (x *Result) GetAdded() []*CopyRef {
 	return nil
 }
 
+func (x *Result) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type Request struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -4563,7 +5388,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +5400,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +5413,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Request) GetKey() string {
@@ -4644,13 +5469,14 @@ type SnapshotHeader struct {
 	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
 	RecountAt     string                 `protobuf:"bytes,8,opt,name=recount_at,json=recountAt,proto3" json:"recount_at,omitempty"`
 	Recovery      *Recovery              `protobuf:"bytes,9,opt,name=recovery,proto3" json:"recovery,omitempty"` // the last one
+	Upstream      *Origin                `protobuf:"bytes,10,opt,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +5488,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +5501,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -4741,6 +5567,13 @@ func (x *SnapshotHeader) GetRecovery() *Recovery {
 	return nil
 }
 
+func (x *SnapshotHeader) GetUpstream() *Origin {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
 // Records of a snapshot, in the order of these fields and each by its key;
 // parts of a snapshot put one after the other are one Records.
 type Records struct {
@@ -4752,13 +5585,14 @@ type Records struct {
 	Units         []*Placed              `protobuf:"bytes,5,rep,name=units,proto3" json:"units,omitempty"` // of tenants with buckets
 	Jobs          []*Job                 `protobuf:"bytes,6,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	Requests      []*Request             `protobuf:"bytes,7,rep,name=requests,proto3" json:"requests,omitempty"` // by revision
+	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +5604,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +5617,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -4835,6 +5669,13 @@ func (x *Records) GetRequests() []*Request {
 	return nil
 }
 
+func (x *Records) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 type SnapshotTrailer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Records       uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
@@ -4845,7 +5686,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5698,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5711,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -4901,7 +5742,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5754,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5767,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -4986,7 +5827,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5839,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5852,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -5075,7 +5916,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5928,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5941,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -5150,7 +5991,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +6003,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +6016,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -5318,7 +6159,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +6171,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +6184,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -5365,7 +6206,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +6218,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +6231,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -5430,7 +6271,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +6283,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +6296,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -5474,7 +6315,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +6327,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +6340,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -5520,7 +6361,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5532,7 +6373,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5545,7 +6386,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -5580,7 +6421,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5592,7 +6433,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5605,7 +6446,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -5639,7 +6480,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5651,7 +6492,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5664,7 +6505,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{73}
+	return file_domicile_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -5698,7 +6539,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +6551,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +6564,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{74}
+	return file_domicile_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -5831,7 +6672,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xf7\x10\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xa6\x13\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -5882,7 +6723,15 @@ const file_domicile_proto_rawDesc = "" +
 	"\tset_drain\x18/ \x01(\v2\x15.domicile.v1.SetDrainH\x00R\bsetDrain\x127\n" +
 	"\n" +
 	"set_reader\x180 \x01(\v2\x16.domicile.v1.SetReaderH\x00R\tsetReader\x12@\n" +
-	"\rplace_readers\x181 \x01(\v2\x19.domicile.v1.PlaceReadersH\x00R\fplaceReadersB\t\n" +
+	"\rplace_readers\x181 \x01(\v2\x19.domicile.v1.PlaceReadersH\x00R\fplaceReaders\x12:\n" +
+	"\vbind_global\x182 \x01(\v2\x17.domicile.v1.BindGlobalH\x00R\n" +
+	"bindGlobal\x127\n" +
+	"\n" +
+	"begin_task\x183 \x01(\v2\x16.domicile.v1.BeginTaskH\x00R\tbeginTask\x124\n" +
+	"\ttell_task\x184 \x01(\v2\x15.domicile.v1.TellTaskH\x00R\btellTask\x127\n" +
+	"\n" +
+	"forgo_task\x185 \x01(\v2\x16.domicile.v1.ForgoTaskH\x00R\tforgoTask\x12I\n" +
+	"\x10begin_relocation\x186 \x01(\v2\x1c.domicile.v1.BeginRelocationH\x00R\x0fbeginRelocationB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -5917,7 +6766,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\";\n" +
 	"\vRecordUsage\x12,\n" +
-	"\x05usage\x18\x01 \x03(\v2\x16.domicile.v1.NodeUsageR\x05usage\"\xe2\x01\n" +
+	"\x05usage\x18\x01 \x03(\v2\x16.domicile.v1.NodeUsageR\x05usage\"\x8a\x02\n" +
 	"\fCreateTenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\x06region\x18\x02 \x01(\tH\x00R\x06region\x88\x01\x01\x12\x17\n" +
@@ -5926,17 +6775,20 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04hash\x18\x05 \x01(\rR\x04hash\x12\x16\n" +
 	"\x06pinned\x18\x06 \x01(\bR\x06pinned\x12\x16\n" +
 	"\x06schema\x18\a \x01(\tR\x06schema\x12\x16\n" +
-	"\x06silent\x18\b \x03(\tR\x06silentB\t\n" +
+	"\x06silent\x18\b \x03(\tR\x06silent\x12\x1b\n" +
+	"\x06origin\x18\t \x01(\tH\x02R\x06origin\x88\x01\x01B\t\n" +
 	"\a_regionB\a\n" +
-	"\x05_node\"\"\n" +
+	"\x05_nodeB\t\n" +
+	"\a_origin\"\"\n" +
 	"\fDeleteTenant\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"p\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x84\x01\n" +
 	"\n" +
 	"AdvanceJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\rR\x02to\x12.\n" +
-	"\arefusal\x18\x04 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"_\n" +
+	"\arefusal\x18\x04 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\x12\x12\n" +
+	"\x04keep\x18\x05 \x01(\x04R\x04keep\"_\n" +
 	"\aNoteJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12\x14\n" +
@@ -6048,7 +6900,62 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06silent\x18\x04 \x03(\tR\x06silent\"R\n" +
 	"\fPlaceReaders\x12*\n" +
 	"\x05units\x18\x01 \x03(\v2\x14.domicile.v1.UnitRefR\x05units\x12\x16\n" +
-	"\x06silent\x18\x02 \x03(\tR\x06silent\"[\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"V\n" +
+	"\x06Origin\x12\x1c\n" +
+	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x14\n" +
+	"\x05floor\x18\x03 \x01(\x04R\x05floor\"u\n" +
+	"\aForeign\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
+	"\x04addr\x18\x03 \x01(\tR\x04addr\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"D\n" +
+	"\n" +
+	"BindGlobal\x12\x1c\n" +
+	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x04R\ahistory\"\xf0\x02\n" +
+	"\tBeginTask\x12+\n" +
+	"\x06origin\x18\x01 \x01(\v2\x13.domicile.v1.OriginR\x06origin\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x04R\x02id\x12\x1b\n" +
+	"\x06region\x18\x06 \x01(\tH\x00R\x06region\x88\x01\x01\x12\x17\n" +
+	"\x04node\x18\a \x01(\tH\x01R\x04node\x88\x01\x01\x12\x16\n" +
+	"\x06pinned\x18\b \x01(\bR\x06pinned\x12\x16\n" +
+	"\x06schema\x18\t \x01(\tR\x06schema\x12\x16\n" +
+	"\x06silent\x18\n" +
+	" \x03(\tR\x06silent\x12(\n" +
+	"\x05quota\x18\v \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12,\n" +
+	"\x06source\x18\f \x01(\v2\x14.domicile.v1.ForeignR\x06sourceB\t\n" +
+	"\a_regionB\a\n" +
+	"\x05_node\"\x89\x01\n" +
+	"\bTellTask\x12+\n" +
+	"\x06origin\x18\x01 \x01(\v2\x13.domicile.v1.OriginR\x06origin\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04word\x18\x03 \x01(\rR\x04word\x12*\n" +
+	"\x05other\x18\x04 \x01(\v2\x14.domicile.v1.ForeignR\x05other\"\x86\x01\n" +
+	"\tForgoTask\x12+\n" +
+	"\x06origin\x18\x01 \x01(\v2\x13.domicile.v1.OriginR\x06origin\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x04R\x02id\"]\n" +
+	"\x0fBeginRelocation\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x13\n" +
+	"\x02to\x18\x03 \x01(\tH\x00R\x02to\x88\x01\x01B\x05\n" +
+	"\x03_to\"\xc8\x01\n" +
+	"\x04Task\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05local\x18\x05 \x01(\x04R\x05local\x12\x18\n" +
+	"\aforgone\x18\x06 \x01(\bR\aforgone\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x12.\n" +
+	"\arefusal\x18\b \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"[\n" +
 	"\tAdoptUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -6117,7 +7024,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Quota\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x10\n" +
 	"\x03rps\x18\x02 \x01(\rR\x03rps\x12\x1b\n" +
-	"\tin_flight\x18\x03 \x01(\rR\binFlight\"\x8b\x02\n" +
+	"\tin_flight\x18\x03 \x01(\rR\binFlight\"\xcf\x02\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x12\x18\n" +
@@ -6127,7 +7034,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05quota\x18\x06 \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x17\n" +
 	"\x04home\x18\a \x01(\tH\x00R\x04home\x88\x01\x01\x12'\n" +
 	"\x04unit\x18\b \x01(\v2\x13.domicile.v1.PlacedR\x04unit\x12\x18\n" +
-	"\areaders\x18\t \x03(\tR\areadersB\a\n" +
+	"\areaders\x18\t \x03(\tR\areaders\x12\x14\n" +
+	"\x05claim\x18\n" +
+	" \x01(\x04R\x05claim\x12\x10\n" +
+	"\x03job\x18\v \x01(\x04R\x03job\x12\x1a\n" +
+	"\breserved\x18\f \x01(\bR\breservedB\a\n" +
 	"\x05_home\"\\\n" +
 	"\x04Copy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
@@ -6150,7 +7061,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\x89\x04\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xf1\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -6172,14 +7083,23 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05group\x18\x11 \x01(\x04R\x05group\x12\x18\n" +
 	"\arelease\x18\x12 \x01(\x04R\arelease\x12\x14\n" +
 	"\x05pause\x18\x13 \x01(\x03R\x05pause\x12\x14\n" +
-	"\x05bytes\x18\x14 \x01(\x04R\x05bytes\"2\n" +
+	"\x05bytes\x18\x14 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04home\x18\x15 \x01(\tR\x04home\x12\x12\n" +
+	"\x04node\x18\x16 \x01(\tR\x04node\x12\x12\n" +
+	"\x04from\x18\x17 \x01(\tR\x04from\x12\x12\n" +
+	"\x04unit\x18\x18 \x01(\x04R\x04unit\x12\x12\n" +
+	"\x04task\x18\x19 \x01(\x04R\x04task\x12*\n" +
+	"\x05other\x18\x1a \x01(\v2\x14.domicile.v1.ForeignR\x05other\x12\x16\n" +
+	"\x06pinned\x18\x1b \x01(\bR\x06pinned\x12(\n" +
+	"\x05quota\x18\x1c \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x14\n" +
+	"\x05since\x18\x1d \x01(\x03R\x05since\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12-\n" +
-	"\adetails\x18\x03 \x03(\v2\x13.domicile.v1.DetailR\adetails\"\xce\x02\n" +
+	"\adetails\x18\x03 \x03(\v2\x13.domicile.v1.DetailR\adetails\"\xf5\x02\n" +
 	"\x06Result\x12.\n" +
 	"\arefusal\x18\x01 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\bR\acreated\x12%\n" +
@@ -6189,14 +7109,16 @@ const file_domicile_proto_rawDesc = "" +
 	"\x03job\x18\x06 \x01(\x04R\x03job\x12'\n" +
 	"\x05flips\x18\a \x03(\v2\x11.domicile.v1.FlipR\x05flips\x12\x12\n" +
 	"\x04left\x18\b \x03(\tR\x04left\x12*\n" +
-	"\x05added\x18\t \x03(\v2\x14.domicile.v1.CopyRefR\x05added\"\xa8\x01\n" +
+	"\x05added\x18\t \x03(\v2\x14.domicile.v1.CopyRefR\x05added\x12%\n" +
+	"\x04task\x18\n" +
+	" \x01(\v2\x11.domicile.v1.TaskR\x04task\"\xa8\x01\n" +
 	"\aRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12+\n" +
 	"\x06result\x18\x05 \x01(\v2\x13.domicile.v1.ResultR\x06result\x12\x10\n" +
-	"\x03job\x18\x06 \x01(\x04R\x03job\"\xb5\x02\n" +
+	"\x03job\x18\x06 \x01(\x04R\x03job\"\xe6\x02\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1a\n" +
@@ -6207,7 +7129,9 @@ const file_domicile_proto_rawDesc = "" +
 	"\arecords\x18\a \x01(\x04R\arecords\x12\x1d\n" +
 	"\n" +
 	"recount_at\x18\b \x01(\tR\trecountAt\x121\n" +
-	"\brecovery\x18\t \x01(\v2\x15.domicile.v1.RecoveryR\brecovery\"\xc2\x02\n" +
+	"\brecovery\x18\t \x01(\v2\x15.domicile.v1.RecoveryR\brecovery\x12/\n" +
+	"\bupstream\x18\n" +
+	" \x01(\v2\x13.domicile.v1.OriginR\bupstream\"\xeb\x02\n" +
 	"\aRecords\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.domicile.v1.MemberR\amembers\x12-\n" +
 	"\aregions\x18\x02 \x03(\v2\x13.domicile.v1.RegionR\aregions\x12'\n" +
@@ -6215,7 +7139,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\atenants\x18\x04 \x03(\v2\x13.domicile.v1.TenantR\atenants\x12)\n" +
 	"\x05units\x18\x05 \x03(\v2\x13.domicile.v1.PlacedR\x05units\x12$\n" +
 	"\x04jobs\x18\x06 \x03(\v2\x10.domicile.v1.JobR\x04jobs\x120\n" +
-	"\brequests\x18\a \x03(\v2\x14.domicile.v1.RequestR\brequests\"?\n" +
+	"\brequests\x18\a \x03(\v2\x14.domicile.v1.RequestR\brequests\x12'\n" +
+	"\x05tasks\x18\b \x03(\v2\x11.domicile.v1.TaskR\x05tasks\"?\n" +
 	"\x0fSnapshotTrailer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x8e\x01\n" +
@@ -6296,7 +7221,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -6339,139 +7264,164 @@ var file_domicile_proto_goTypes = []any{
 	(*SetDrain)(nil),         // 38: domicile.v1.SetDrain
 	(*SetReader)(nil),        // 39: domicile.v1.SetReader
 	(*PlaceReaders)(nil),     // 40: domicile.v1.PlaceReaders
-	(*AdoptUnit)(nil),        // 41: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 42: domicile.v1.Recovery
-	(*Scope)(nil),            // 43: domicile.v1.Scope
-	(*Settings)(nil),         // 44: domicile.v1.Settings
-	(*Member)(nil),           // 45: domicile.v1.Member
-	(*Usage)(nil),            // 46: domicile.v1.Usage
-	(*Drain)(nil),            // 47: domicile.v1.Drain
-	(*Node)(nil),             // 48: domicile.v1.Node
-	(*Quota)(nil),            // 49: domicile.v1.Quota
-	(*Tenant)(nil),           // 50: domicile.v1.Tenant
-	(*Copy)(nil),             // 51: domicile.v1.Copy
-	(*Placed)(nil),           // 52: domicile.v1.Placed
-	(*Region)(nil),           // 53: domicile.v1.Region
-	(*Target)(nil),           // 54: domicile.v1.Target
-	(*Job)(nil),              // 55: domicile.v1.Job
-	(*Detail)(nil),           // 56: domicile.v1.Detail
-	(*Refusal)(nil),          // 57: domicile.v1.Refusal
-	(*Result)(nil),           // 58: domicile.v1.Result
-	(*Request)(nil),          // 59: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 60: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 61: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 62: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 63: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 64: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 65: domicile.v1.TenantInfo
-	(*Event)(nil),            // 66: domicile.v1.Event
-	(*Events)(nil),           // 67: domicile.v1.Events
-	(*Hello)(nil),            // 68: domicile.v1.Hello
-	(*Begin)(nil),            // 69: domicile.v1.Begin
-	(*Chunk)(nil),            // 70: domicile.v1.Chunk
-	(*End)(nil),              // 71: domicile.v1.End
-	(*Delta)(nil),            // 72: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 73: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 74: domicile.v1.Frame
+	(*Origin)(nil),           // 41: domicile.v1.Origin
+	(*Foreign)(nil),          // 42: domicile.v1.Foreign
+	(*BindGlobal)(nil),       // 43: domicile.v1.BindGlobal
+	(*BeginTask)(nil),        // 44: domicile.v1.BeginTask
+	(*TellTask)(nil),         // 45: domicile.v1.TellTask
+	(*ForgoTask)(nil),        // 46: domicile.v1.ForgoTask
+	(*BeginRelocation)(nil),  // 47: domicile.v1.BeginRelocation
+	(*Task)(nil),             // 48: domicile.v1.Task
+	(*AdoptUnit)(nil),        // 49: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 50: domicile.v1.Recovery
+	(*Scope)(nil),            // 51: domicile.v1.Scope
+	(*Settings)(nil),         // 52: domicile.v1.Settings
+	(*Member)(nil),           // 53: domicile.v1.Member
+	(*Usage)(nil),            // 54: domicile.v1.Usage
+	(*Drain)(nil),            // 55: domicile.v1.Drain
+	(*Node)(nil),             // 56: domicile.v1.Node
+	(*Quota)(nil),            // 57: domicile.v1.Quota
+	(*Tenant)(nil),           // 58: domicile.v1.Tenant
+	(*Copy)(nil),             // 59: domicile.v1.Copy
+	(*Placed)(nil),           // 60: domicile.v1.Placed
+	(*Region)(nil),           // 61: domicile.v1.Region
+	(*Target)(nil),           // 62: domicile.v1.Target
+	(*Job)(nil),              // 63: domicile.v1.Job
+	(*Detail)(nil),           // 64: domicile.v1.Detail
+	(*Refusal)(nil),          // 65: domicile.v1.Refusal
+	(*Result)(nil),           // 66: domicile.v1.Result
+	(*Request)(nil),          // 67: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 68: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 69: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 70: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 71: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 72: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 73: domicile.v1.TenantInfo
+	(*Event)(nil),            // 74: domicile.v1.Event
+	(*Events)(nil),           // 75: domicile.v1.Events
+	(*Hello)(nil),            // 76: domicile.v1.Hello
+	(*Begin)(nil),            // 77: domicile.v1.Begin
+	(*Chunk)(nil),            // 78: domicile.v1.Chunk
+	(*End)(nil),              // 79: domicile.v1.End
+	(*Delta)(nil),            // 80: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 81: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 82: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
-	1,  // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
-	2,  // 1: domicile.v1.Entry.set_settings:type_name -> domicile.v1.SetSettings
-	3,  // 2: domicile.v1.Entry.put_member:type_name -> domicile.v1.PutMember
-	4,  // 3: domicile.v1.Entry.delete_member:type_name -> domicile.v1.DeleteMember
-	5,  // 4: domicile.v1.Entry.put_node:type_name -> domicile.v1.PutNode
-	6,  // 5: domicile.v1.Entry.delete_node:type_name -> domicile.v1.DeleteNode
-	8,  // 6: domicile.v1.Entry.record_usage:type_name -> domicile.v1.RecordUsage
-	9,  // 7: domicile.v1.Entry.create_tenant:type_name -> domicile.v1.CreateTenant
-	10, // 8: domicile.v1.Entry.delete_tenant:type_name -> domicile.v1.DeleteTenant
-	11, // 9: domicile.v1.Entry.advance_job:type_name -> domicile.v1.AdvanceJob
-	12, // 10: domicile.v1.Entry.note_job:type_name -> domicile.v1.NoteJob
-	13, // 11: domicile.v1.Entry.set_pin:type_name -> domicile.v1.SetPin
-	14, // 12: domicile.v1.Entry.put_region:type_name -> domicile.v1.PutRegion
-	15, // 13: domicile.v1.Entry.delete_region:type_name -> domicile.v1.DeleteRegion
-	17, // 14: domicile.v1.Entry.set_node_lease:type_name -> domicile.v1.SetNodeLease
-	18, // 15: domicile.v1.Entry.node_back:type_name -> domicile.v1.NodeBack
-	19, // 16: domicile.v1.Entry.settle_lease:type_name -> domicile.v1.SettleLease
-	21, // 17: domicile.v1.Entry.fail_over:type_name -> domicile.v1.FailOver
-	22, // 18: domicile.v1.Entry.begin_handover:type_name -> domicile.v1.BeginHandover
-	23, // 19: domicile.v1.Entry.end_release:type_name -> domicile.v1.EndRelease
-	24, // 20: domicile.v1.Entry.confirm_promotion:type_name -> domicile.v1.ConfirmPromotion
-	26, // 21: domicile.v1.Entry.add_copies:type_name -> domicile.v1.AddCopies
-	28, // 22: domicile.v1.Entry.change_copies:type_name -> domicile.v1.ChangeCopies
-	29, // 23: domicile.v1.Entry.drop_copies:type_name -> domicile.v1.DropCopies
-	30, // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
-	32, // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
-	34, // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	41, // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
-	35, // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
-	36, // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
-	37, // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
-	38, // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
-	39, // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
-	40, // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
-	43, // 34: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	44, // 35: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	44, // 36: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	45, // 37: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,  // 38: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	57, // 39: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	53, // 40: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20, // 41: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16, // 42: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20, // 43: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16, // 44: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16, // 45: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25, // 46: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27, // 47: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25, // 48: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31, // 49: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33, // 50: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	54, // 51: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
-	16, // 52: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
-	16, // 53: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	46, // 54: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	47, // 55: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	49, // 56: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	52, // 57: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	51, // 58: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	57, // 59: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	54, // 60: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	56, // 61: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	57, // 62: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	48, // 63: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	50, // 64: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	52, // 65: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20, // 66: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25, // 67: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	58, // 68: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	43, // 69: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	44, // 70: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	42, // 71: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	45, // 72: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	53, // 73: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	48, // 74: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	50, // 75: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	52, // 76: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	55, // 77: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	59, // 78: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	51, // 79: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	63, // 80: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	64, // 81: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	65, // 82: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	53, // 83: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	66, // 84: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	66, // 85: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	68, // 86: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	69, // 87: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	70, // 88: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	71, // 89: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	72, // 90: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	73, // 91: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	1,   // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
+	2,   // 1: domicile.v1.Entry.set_settings:type_name -> domicile.v1.SetSettings
+	3,   // 2: domicile.v1.Entry.put_member:type_name -> domicile.v1.PutMember
+	4,   // 3: domicile.v1.Entry.delete_member:type_name -> domicile.v1.DeleteMember
+	5,   // 4: domicile.v1.Entry.put_node:type_name -> domicile.v1.PutNode
+	6,   // 5: domicile.v1.Entry.delete_node:type_name -> domicile.v1.DeleteNode
+	8,   // 6: domicile.v1.Entry.record_usage:type_name -> domicile.v1.RecordUsage
+	9,   // 7: domicile.v1.Entry.create_tenant:type_name -> domicile.v1.CreateTenant
+	10,  // 8: domicile.v1.Entry.delete_tenant:type_name -> domicile.v1.DeleteTenant
+	11,  // 9: domicile.v1.Entry.advance_job:type_name -> domicile.v1.AdvanceJob
+	12,  // 10: domicile.v1.Entry.note_job:type_name -> domicile.v1.NoteJob
+	13,  // 11: domicile.v1.Entry.set_pin:type_name -> domicile.v1.SetPin
+	14,  // 12: domicile.v1.Entry.put_region:type_name -> domicile.v1.PutRegion
+	15,  // 13: domicile.v1.Entry.delete_region:type_name -> domicile.v1.DeleteRegion
+	17,  // 14: domicile.v1.Entry.set_node_lease:type_name -> domicile.v1.SetNodeLease
+	18,  // 15: domicile.v1.Entry.node_back:type_name -> domicile.v1.NodeBack
+	19,  // 16: domicile.v1.Entry.settle_lease:type_name -> domicile.v1.SettleLease
+	21,  // 17: domicile.v1.Entry.fail_over:type_name -> domicile.v1.FailOver
+	22,  // 18: domicile.v1.Entry.begin_handover:type_name -> domicile.v1.BeginHandover
+	23,  // 19: domicile.v1.Entry.end_release:type_name -> domicile.v1.EndRelease
+	24,  // 20: domicile.v1.Entry.confirm_promotion:type_name -> domicile.v1.ConfirmPromotion
+	26,  // 21: domicile.v1.Entry.add_copies:type_name -> domicile.v1.AddCopies
+	28,  // 22: domicile.v1.Entry.change_copies:type_name -> domicile.v1.ChangeCopies
+	29,  // 23: domicile.v1.Entry.drop_copies:type_name -> domicile.v1.DropCopies
+	30,  // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
+	32,  // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
+	34,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
+	49,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	35,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
+	36,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
+	37,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
+	38,  // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
+	39,  // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
+	40,  // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
+	43,  // 34: domicile.v1.Entry.bind_global:type_name -> domicile.v1.BindGlobal
+	44,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
+	45,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
+	46,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
+	47,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
+	51,  // 39: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	52,  // 40: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	52,  // 41: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	53,  // 42: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,   // 43: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	65,  // 44: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	61,  // 45: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20,  // 46: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16,  // 47: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20,  // 48: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16,  // 49: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16,  // 50: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25,  // 51: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27,  // 52: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25,  // 53: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31,  // 54: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33,  // 55: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	62,  // 56: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16,  // 57: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
+	41,  // 58: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
+	57,  // 59: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
+	42,  // 60: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
+	41,  // 61: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
+	42,  // 62: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
+	41,  // 63: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
+	65,  // 64: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
+	16,  // 65: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	54,  // 66: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	55,  // 67: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	57,  // 68: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	60,  // 69: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	59,  // 70: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	65,  // 71: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	62,  // 72: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	42,  // 73: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
+	57,  // 74: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
+	64,  // 75: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	65,  // 76: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	56,  // 77: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	58,  // 78: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	60,  // 79: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20,  // 80: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25,  // 81: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	48,  // 82: domicile.v1.Result.task:type_name -> domicile.v1.Task
+	66,  // 83: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	51,  // 84: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	52,  // 85: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	50,  // 86: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	41,  // 87: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
+	53,  // 88: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	61,  // 89: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	56,  // 90: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	58,  // 91: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	60,  // 92: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	63,  // 93: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	67,  // 94: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	48,  // 95: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
+	59,  // 96: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	71,  // 97: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	72,  // 98: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	73,  // 99: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	61,  // 100: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	74,  // 101: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	74,  // 102: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	76,  // 103: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	77,  // 104: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	78,  // 105: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	79,  // 106: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	80,  // 107: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	81,  // 108: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -6514,14 +7464,21 @@ func file_domicile_proto_init() {
 		(*Entry_SetDrain)(nil),
 		(*Entry_SetReader)(nil),
 		(*Entry_PlaceReaders)(nil),
+		(*Entry_BindGlobal)(nil),
+		(*Entry_BeginTask)(nil),
+		(*Entry_TellTask)(nil),
+		(*Entry_ForgoTask)(nil),
+		(*Entry_BeginRelocation)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[44].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[50].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[65].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[66].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[47].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[52].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[58].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[73].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[74].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -6531,7 +7488,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[74].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[82].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -6545,7 +7502,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   75,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
