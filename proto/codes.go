@@ -31,9 +31,7 @@ const (
 	CodeOverloaded           Code = "overloaded"            // 503 nothing happened
 	CodeNotReady             Code = "not_ready"             // 503 of /_ready
 	CodeGroupUnsettled       Code = "group_unsettled"       // 503 the group cannot be changed just now
-	CodeNotOwner             Code = "not_owner"             // 409 relayed between groups already, and not this group's
 	CodeNodeElsewhere        Code = "node_elsewhere"        // 409 the node belongs to another group
-	CodeRegionUnreachable    Code = "region_unreachable"    // 503 nothing happened
 	CodeGlobalUnreachable    Code = "global_unreachable"    // 503 nothing happened
 )
 
@@ -101,9 +99,7 @@ var statuses = map[Code]int{
 	CodeCreatePending:        http.StatusServiceUnavailable,
 	CodeDeletePending:        http.StatusServiceUnavailable,
 	CodeOverloaded:           http.StatusServiceUnavailable,
-	CodeNotOwner:             http.StatusConflict,
 	CodeNodeElsewhere:        http.StatusConflict,
-	CodeRegionUnreachable:    http.StatusServiceUnavailable,
 	CodeGlobalUnreachable:    http.StatusServiceUnavailable,
 }
 
