@@ -18,7 +18,7 @@ const (
 	// worth a question: a tenant may have been created a moment ago.
 	crowded = 8
 	// absentFor is how long an absent tenant is remembered; no longer than until
-	// the table is past the revision at which it was absent.
+	// a table is past the revision at which it was absent.
 	absentFor = time.Second
 	maxAbsent = 10_000
 )
@@ -43,21 +43,25 @@ type question struct {
 	err   error
 }
 
+// revisions are those of a proxy's two tables, 0 without one.
+type revisions struct{ own, global fsm.Revision }
+
 type absence struct {
-	revision fsm.Revision
-	until    time.Time
+	known known
+	at    revisions // of the directories where the tenant was not
+	until time.Time
 }
 
 func newAsking(ctx context.Context, ask func(context.Context, string, string) (known, error)) *asking {
 	return &asking{ask: ask, ctx: ctx, calls: map[string]*question{}, absent: map[string]absence{}}
 }
 
-// about tells what the control plane says of a tenant that the table at
-// revision rev does not know. The answer was read after the call began, or,
+// about tells what the control plane says of a tenant that the tables at these
+// revisions do not know. The answer was read after the call began, or,
 // where many questions are under way, is an absence remembered.
-func (a *asking) about(gone <-chan struct{}, tenant string, rev fsm.Revision, requestID string) (known, error) {
+func (a *asking) about(gone <-chan struct{}, tenant string, at revisions, requestID string) (known, error) {
 	for again := false; ; again = true {
-		q, ours, err := a.question(tenant, rev, requestID)
+		q, ours, err := a.question(tenant, at, requestID)
 		if err != nil {
 			return known{}, err
 		}
@@ -75,15 +79,15 @@ func (a *asking) about(gone <-chan struct{}, tenant string, rev fsm.Revision, re
 }
 
 // question gives the question about a tenant that is under way, or puts it.
-func (a *asking) question(tenant string, rev fsm.Revision, requestID string) (q *question, ours bool, err error) {
+func (a *asking) question(tenant string, at revisions, requestID string) (q *question, ours bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if q, ok := a.calls[tenant]; ok {
 		return q, false, nil
 	}
 	if len(a.calls) >= crowded {
-		if abs, ok := a.absent[tenant]; ok && abs.revision >= rev && time.Now().Before(abs.until) {
-			q := &question{done: make(chan struct{}), known: known{revision: abs.revision}}
+		if abs, ok := a.absent[tenant]; ok && abs.at.own >= at.own && abs.at.global >= at.global && time.Now().Before(abs.until) {
+			q := &question{done: make(chan struct{}), known: abs.known}
 			close(q.done)
 			return q, true, nil
 		}
@@ -93,11 +97,11 @@ func (a *asking) question(tenant string, rev fsm.Revision, requestID string) (q 
 	}
 	q = &question{done: make(chan struct{})}
 	a.calls[tenant] = q
-	a.wg.Go(func() { a.answer(q, tenant, requestID) })
+	a.wg.Go(func() { a.answer(q, tenant, at, requestID) })
 	return q, true, nil
 }
 
-func (a *asking) answer(q *question, tenant, requestID string) {
+func (a *asking) answer(q *question, tenant string, at revisions, requestID string) {
 	q.known, q.err = a.ask(a.ctx, tenant, requestID)
 	a.mu.Lock()
 	delete(a.calls, tenant)
@@ -105,7 +109,12 @@ func (a *asking) answer(q *question, tenant, requestID string) {
 		if len(a.absent) >= maxAbsent {
 			clear(a.absent) // they are asked about again
 		}
-		a.absent[tenant] = absence{revision: q.known.revision, until: time.Now().Add(absentFor)}
+		if q.known.of != "" && regionOf(q.known.of) == "" {
+			at.global = max(at.global, q.known.revision)
+		} else {
+			at.own = max(at.own, q.known.revision)
+		}
+		a.absent[tenant] = absence{known: q.known, at: at, until: time.Now().Add(absentFor)}
 	}
 	a.mu.Unlock()
 	close(q.done)

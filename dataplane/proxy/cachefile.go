@@ -141,7 +141,18 @@ func parseCache(b []byte, editID uint64) (*table, time.Time, error) {
 	asOf := time.UnixMilli(int64(r.number()))
 	r.nodes(edit)
 	r.regions(edit)
-	r.records(edit.tenants, validTenantRecord)
+	r.records(edit.tenants, func(key, value []byte) (uint32, bool) {
+		if len(value) < tenantHeader || value[5] > 1 || !fsm.ValidName(string(key)) {
+			return 0, false
+		}
+		if value[5] == 0 {
+			return 0, true
+		}
+		if place, ok := edit.next.homeAt[fsm.RegionName(value[tenantHeader:])]; ok { // which makes no string
+			return 1 + place, true
+		}
+		return 1 + edit.home(fsm.RegionName(value[tenantHeader:])), true
+	})
 	r.records(edit.units, func(key, value []byte) (uint32, bool) {
 		return validUnitRecord(key, value, uint32(len(edit.next.nodes)))
 	})
@@ -229,10 +240,6 @@ func (r *cacheReader) records(e *editor, valid func(key, value []byte) (hint uin
 		e.put(key, value, hint)
 		r.b = r.b[size:]
 	}
-}
-
-func validTenantRecord(key, value []byte) (uint32, bool) {
-	return 0, len(value) >= tenantHeader && value[5] <= 1 && fsm.ValidName(string(key))
 }
 
 func validUnitRecord(key, value []byte, nodes uint32) (uint32, bool) {

@@ -32,15 +32,18 @@ func (u unitRecord) each(yield func(node uint32, state fsm.CopyState) bool) {
 // that is not asked for or there is none. What a copy does not answer the primary
 // does, also where the copy gives no answer (http1.Config.SpareWait): a node that is asked
 // as a copy writes nothing (routeCopy), so that nothing is executed twice (R2).
-func (h handler) readCopy(r *http1.Request, t *table, unit []byte) *http1.Upstream {
+func (h handler) readCopy(r *http1.Request, f found, unit []byte) *http1.Upstream {
+	if f.seat == nil {
+		return nil // another region's proxies know its copies
+	}
 	if !bytes.EqualFold(r.Header(headerPrefer), preferReplica) || !bytes.EqualFold(r.Header(headerMode), modeRead) {
 		return nil
 	}
-	u, ok := t.unit(unit)
+	u, ok := f.t.unit(unit)
 	if !ok {
 		return nil
 	}
-	up := h.nearest(t, u)
+	up := h.nearest(f.t, u)
 	if up == nil || !up.ClaimSpare() {
 		return nil
 	}

@@ -13,17 +13,21 @@ import (
 	"domicile/proto/follow"
 )
 
-// directory is a proxy's copy of the directory: the table that requests read,
-// and those who wait for a newer one. One goroutine changes it; reading needs no
-// lock.
+// directory is a proxy's copy of a directory: the table that requests read, and those
+// who wait for a newer one. One goroutine changes it; reading needs no lock.
 type directory struct {
-	log   hclog.Logger
-	nodes *upstreams
+	log     hclog.Logger
+	nodes   *upstreams
+	regions *regions
 	// onChange is told of each new table once requests read it: what changed, or
 	// that anything may have.
-	onChange func(events []fsm.Event, whole bool)
+	onChange func(d *directory, events []fsm.Event, whole bool)
+	// cache is the file that keeps it, "" for none.
+	cache string
 
-	current atomic.Pointer[table] // nil: none has arrived
+	current  atomic.Pointer[table]         // nil: none has arrived
+	follower atomic.Pointer[follow.Client] // nil: it is not followed
+	cachedAt time.Time                     // when the directory of the cache was known to be the newest; zero without one
 
 	edits uint64 // given to edits; owned by whoever changes the directory
 
@@ -33,8 +37,10 @@ type directory struct {
 	closing sync.WaitGroup // upstreams that no table names any more
 }
 
-func newDirectory(nodes *upstreams, onChange func([]fsm.Event, bool), log hclog.Logger) *directory {
-	return &directory{nodes: nodes, onChange: onChange, log: log, changed: make(chan struct{})}
+func newDirectory(nodes *upstreams, onChange func(*directory, []fsm.Event, bool), cache string, log hclog.Logger) *directory {
+	d := &directory{nodes: nodes, onChange: onChange, cache: cache, log: log, changed: make(chan struct{})}
+	d.regions = &regions{dial: nodes.router, log: log, byName: map[fsm.RegionName]*region{}}
+	return d
 }
 
 func (d *directory) table() *table { return d.current.Load() }
@@ -75,7 +81,7 @@ func (d *directory) Apply(prev fsm.Revision, at follow.Position, events []fsm.Ev
 	if err := edit.applyAll(events); err != nil {
 		return err
 	}
-	d.publish(edit.seal(at), events, edit.ownNodes)
+	d.publish(edit.seal(at), events, edit.attaches())
 	return nil
 }
 
@@ -86,18 +92,18 @@ func (d *directory) newEdit() uint64 {
 }
 
 // publish makes t, which differs from the last one by events, what requests read;
-// whole: nodes or anything else may differ, too.
+// whole: nodes, regions or anything else may differ, too.
 func (d *directory) publish(t *table, events []fsm.Event, whole bool) {
 	var unused []*http1.Upstream
 	if whole {
-		unused = d.nodes.attach(t)
+		unused = append(d.nodes.attach(t), d.regions.attach(t)...)
 	}
 	d.current.Store(t)
 	d.mu.Lock()
 	close(d.changed)
 	d.changed = make(chan struct{})
 	d.mu.Unlock()
-	d.onChange(events, whole)
+	d.onChange(d, events, whole)
 	for _, u := range unused {
 		// A request that read the table before finds it closed, reads the table
 		// again and goes to the new address.
@@ -137,8 +143,10 @@ func reached(rev fsm.Revision) func(*table) bool {
 	return func(t *table) bool { return t.position.Revision >= rev }
 }
 
-// close closes the connections to all nodes. Nothing may be published after it.
+// close closes the connections to all nodes and routers. Nothing may be published after
+// it.
 func (d *directory) close() {
 	d.nodes.close()
+	d.regions.close()
 	d.closing.Wait()
 }

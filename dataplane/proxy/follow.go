@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"domicile/proto"
 	"domicile/proto/follow"
 )
 
@@ -17,45 +18,79 @@ const (
 	ageEvery = time.Second
 )
 
-// newFollower follows the control servers; nil without any.
-func (p *Proxy) newFollower() (*follow.Client, error) {
-	if len(p.control.servers) == 0 {
-		return nil, nil
-	}
+// newFollower follows the control servers for d, the proxy's own directory or, by name and
+// authority, the copy of the global one that they have.
+func (p *Proxy) newFollower(d *directory, name, authority string) (*follow.Client, error) {
 	cfg := follow.Config{
+		URLs: p.control.bases, Directory: name, Authority: authority,
 		Token: func() string { return p.secrets.Load().Token },
-		HTTP:  p.control.client, Sink: p.dir, Logger: p.cfg.Logger,
+		HTTP:  p.control.client, Sink: d, Logger: d.log,
 	}
-	for _, s := range p.control.servers {
-		cfg.URLs = append(cfg.URLs, s.base)
-	}
-	if t := p.dir.table(); t != nil {
+	if t := d.table(); t != nil {
 		cfg.From = t.position
 	}
 	return follow.New(cfg)
 }
 
-// follow follows the directory until ctx ends, and tells of staleness.
+// follow follows both directories until ctx ends, and tells of staleness: the global one
+// once the proxy's own is that of a region.
 func (p *Proxy) follow(ctx context.Context) {
-	if p.follower == nil {
+	own := p.dir.follower.Load()
+	if own == nil {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.watchAge(ctx) })
-	if err := p.follower.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		p.cfg.Logger.Error("the directory is no longer followed", "err", err)
+	wg.Go(func() { p.dir.follow(ctx, own) })
+	if at, ok := p.ownRegion(ctx); ok {
+		global, err := p.newFollower(p.global, proto.GlobalScope, clusterOf(at.Authority)+"/"+proto.GlobalScope)
+		if err != nil {
+			panic("BUG: the addresses were taken before: " + err.Error())
+		}
+		p.global.follower.Store(global)
+		wg.Go(func() { p.global.follow(ctx, global) })
 	}
 	wg.Wait()
 }
 
+// ownRegion waits until the proxy's own directory says whose it is, and tells whether it
+// is a region's.
+func (p *Proxy) ownRegion(ctx context.Context) (at follow.Position, ok bool) {
+	for {
+		changed := p.dir.next()
+		if t := p.dir.table(); t != nil {
+			return t.position, t.own != ""
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return at, false
+		}
+	}
+}
+
+func (d *directory) follow(ctx context.Context, from *follow.Client) {
+	var wg sync.WaitGroup
+	wg.Go(func() { d.watchAge(ctx) })
+	if err := from.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		d.log.Error("the directory is no longer followed", "err", err)
+	}
+	wg.Wait()
+}
+
+// heard is when a follower has last heard of the directory; zero before that.
+func (d *directory) heard() time.Time {
+	if f := d.follower.Load(); f != nil {
+		return f.Heard()
+	}
+	return time.Time{}
+}
+
 // age is how long ago the table was known to be the newest: by the leader's word, which
 // frames of the stream bring, or, before the first one, by the cache. 0 without a table.
-func (p *Proxy) age(now time.Time) time.Duration {
-	at := p.cachedAt
-	if p.follower != nil {
-		if heard := p.follower.Heard(); heard.After(at) {
-			at = heard
-		}
+func (d *directory) age(now time.Time) time.Duration {
+	at := d.cachedAt
+	if heard := d.heard(); heard.After(at) {
+		at = heard
 	}
 	if at.IsZero() {
 		return 0
@@ -66,12 +101,12 @@ func (p *Proxy) age(now time.Time) time.Duration {
 // isStale tells whether a copy of that age is worth a word, since it is followed for
 // that long. A cached one is old by nature: only where no server is heard for a while it
 // is news.
-func (p *Proxy) isStale(age, followed time.Duration) bool {
-	return age > staleAfter && (followed >= staleAfter || !p.follower.Heard().IsZero())
+func (d *directory) isStale(age, followed time.Duration) bool {
+	return age > staleAfter && (followed >= staleAfter || !d.heard().IsZero())
 }
 
 // watchAge logs when the copy becomes stale and when it is current again.
-func (p *Proxy) watchAge(ctx context.Context) {
+func (d *directory) watchAge(ctx context.Context) {
 	tick := time.NewTicker(ageEvery)
 	defer tick.Stop()
 	began := time.Now()
@@ -80,17 +115,17 @@ func (p *Proxy) watchAge(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			t := p.dir.table()
+			t := d.table()
 			if t == nil {
 				continue
 			}
-			switch age := p.age(now); {
-			case p.isStale(age, now.Sub(began)) && !stale:
+			switch age := d.age(now); {
+			case d.isStale(age, now.Sub(began)) && !stale:
 				stale = true
-				p.cfg.Logger.Warn("directory is stale: requests are forwarded by it all the same", "revision", t.position.Revision, "age", age)
+				d.log.Warn("directory is stale: requests are forwarded by it all the same", "revision", t.position.Revision, "age", age)
 			case age <= staleAfter && stale:
 				stale = false
-				p.cfg.Logger.Info("directory is current again", "revision", t.position.Revision)
+				d.log.Info("directory is current again", "revision", t.position.Revision)
 			}
 		}
 	}

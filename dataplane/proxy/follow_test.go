@@ -69,16 +69,16 @@ func TestACachedCopyIsNotCalledStaleAtOnce(t *testing.T) {
 	control := newControlFake(t)
 	p := start(t, []string{control.URL}, nil)
 	p.await(control.change(placed("acme", "n1")))
-	if heard := p.isStale(staleAfter+1, 0); !heard {
+	if heard := p.dir.isStale(staleAfter+1, 0); !heard {
 		t.Error("a copy that was heard of and is old is not stale")
 	}
 	unheard := start(t, []string{unusedAddr(t)}, nil)
 	for followed, want := range map[time.Duration]bool{0: false, staleAfter - 1: false, staleAfter: true} {
-		if got := unheard.isStale(time.Hour, followed); got != want {
+		if got := unheard.dir.isStale(time.Hour, followed); got != want {
 			t.Errorf("followed for %v without a word: %v", followed, got)
 		}
 	}
-	if unheard.isStale(staleAfter-1, time.Hour) {
+	if unheard.dir.isStale(staleAfter-1, time.Hour) {
 		t.Error("a copy that is not old is stale")
 	}
 }
@@ -206,7 +206,7 @@ func TestProxyFollowsAnotherServerWhenOneIsGone(t *testing.T) {
 	one.change(events...)
 	p.await(two.change(events...))
 	first, other := one, two
-	if p.follower.Server() == two.URL {
+	if p.dir.follower.Load().Server() == two.URL {
 		first, other = two, one
 	}
 	first.stop()
@@ -252,7 +252,7 @@ func TestNodeThatChangesItsAddressIsFollowed(t *testing.T) {
 }
 
 func TestAgeGrowsWhileNothingIsHeard(t *testing.T) {
-	p := &Proxy{dir: newDirectory(nil, nil, nil)}
+	p := newDirectory(&upstreams{}, nil, "", nil)
 	now := time.Now()
 	if got := p.age(now); got != 0 {
 		t.Errorf("without a copy: %v", got)

@@ -35,6 +35,7 @@ type controlFake struct {
 
 	mu        sync.Mutex
 	authority string
+	global    *controlFake // of a region's server: whose directory it has a copy of
 	history   uint64
 	deltas    []proto.Delta // from revision 1, at which it is empty
 	held      bool          // deltas are not sent
@@ -64,9 +65,21 @@ func newControlFake(t *testing.T) *controlFake {
 }
 
 func (c *controlFake) stop() {
-	c.end()
+	c.mu.Lock()
+	end := c.end
+	c.mu.Unlock()
+	end()
 	c.CloseClientConnections()
 	c.Close()
+}
+
+// cut ends the streams that are open.
+func (c *controlFake) cut() {
+	c.mu.Lock()
+	end := c.end
+	c.streams, c.end = context.WithCancel(c.t.Context())
+	c.mu.Unlock()
+	end()
 }
 
 // change commits events as one entry, and gives its revision.
@@ -110,9 +123,25 @@ func (c *controlFake) questions(tenant string) int {
 }
 
 func (c *controlFake) subscribe(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get(proto.DirectoryParam) == proto.GlobalScope && !strings.HasSuffix(c.authority, "/global") {
+		c.mu.Lock()
+		global := c.global
+		c.mu.Unlock()
+		if global == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		global.stream(w, r)
+		return
+	}
+	c.stream(w, r)
+}
+
+func (c *controlFake) stream(w http.ResponseWriter, r *http.Request) {
 	at := fsm.Revision(0)
 	since, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 	c.mu.Lock()
+	streams := c.streams
 	hello := &proto.Hello{Version: proto.StreamVersion, Authority: c.authority, History: c.history, Age: c.age}
 	if c.revisionLocked() >= fsm.Revision(since) {
 		at = fsm.Revision(since)
@@ -154,7 +183,7 @@ func (c *controlFake) subscribe(w http.ResponseWriter, r *http.Request) {
 			frames = []proto.Frame{&proto.Heartbeat{Revision: at, Age: hello.Age}}
 		case <-r.Context().Done():
 			return
-		case <-c.streams.Done():
+		case <-streams.Done():
 			return
 		}
 	}

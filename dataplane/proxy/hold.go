@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +26,12 @@ var defaultHoldLimits = holdLimits{perUnit: 10_000, all: 32_768, bytesPerUnit: 2
 // spot is where the table places a unit.
 type spot struct {
 	placed bool
-	up     *http1.Upstream // nil: its node has no usable address
+	up     *http1.Upstream // of its node; nil: that has no usable address, or there is none
+	home   *region         // that keeps it in a directory of its own, instead of a node
 	epoch  uint64
+	// between says that it is between two homes: nobody is asked for it before there is
+	// news.
+	between bool
 	// mayMove says that the unit can come to another node by itself: its node is leased
 	// and it has a copy that is in sync, or it is on its way already.
 	mayMove bool
@@ -51,9 +56,10 @@ type holds struct {
 	bytes  atomic.Int64 // that they keep
 	counts [outcomes]atomic.Uint64
 
-	mu     sync.Mutex
-	queues map[string]*queue
-	seq    uint64
+	mu      sync.Mutex
+	queues  map[string]*queue
+	buckets int // queues of buckets
+	seq     uint64
 }
 
 func newHolds(look func([]byte) spot, limits holdLimits) *holds {
@@ -116,7 +122,7 @@ func (h *holds) join(t *ticket) entry {
 	}
 	q.lookAgain()
 	switch {
-	case !q.at.placed || !q.gates(t.resendable):
+	case !q.at.placed || q.at.between || !q.gates(t.resendable):
 		q.settle()
 		return needless
 	case !q.admits(t):
@@ -129,6 +135,52 @@ func (h *holds) join(t *ticket) entry {
 	return entered
 }
 
+// between has a request wait, sent before or not, until its unit has a home again.
+func (h *holds) between(t *ticket) entry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.queues[t.unit]
+	if q == nil {
+		q = h.newQueue(t.unit)
+	}
+	q.lookAgain()
+	if !q.at.between {
+		q.settle()
+		return needless
+	}
+	t.why = reason{between: true}
+	if t.seq == 0 {
+		if !q.admits(t) {
+			q.settle()
+			return full
+		}
+		t.seq = h.nextSeq()
+	}
+	if t.queue != nil {
+		t.queue.land(t)
+	}
+	q.put(t)
+	q.halt()
+	q.settle()
+	return entered
+}
+
+// giveUp takes in that nobody who answers for a unit can be reached and that its requests
+// are not to wait for that, t where one was held before: all are let go.
+func (h *holds) giveUp(t *ticket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.over = true
+	h.count(outcomeExpired)
+	q := t.queue
+	q.land(t)
+	q.open()
+	q.settle()
+}
+
 func (h *holds) nextSeq() uint64 {
 	h.seq++
 	return h.seq
@@ -136,9 +188,18 @@ func (h *holds) nextSeq() uint64 {
 
 // refusal is a refusal as a queue sees it.
 type refusal struct {
-	kind http1.RefusalKind
-	up   *http1.Upstream // who refused
-	why  reason
+	kind   http1.RefusalKind
+	up     *http1.Upstream // who refused
+	region string          // whose router that is, "" for a node
+	why    reason
+}
+
+// by tells whether the one who refused is the one who answers for the unit.
+func (s spot) by(r refusal) bool {
+	if s.home != nil {
+		return string(s.home.name) == r.region
+	}
+	return s.up == r.up
 }
 
 // enter has a request wait that was refused; one that was held before goes back to
@@ -160,7 +221,7 @@ func (h *holds) enter(t *ticket, r refusal, mustWait bool) entry {
 		q.settle()
 		return needless
 	}
-	stale := q.at.up != r.up
+	stale := !q.at.by(r)
 	if t.seq == 0 {
 		switch {
 		case stale && !mustWait && q.idle():
@@ -194,7 +255,7 @@ func (h *holds) warn(unit string, t *ticket, r refusal) {
 		h.count(outcomeExpired)
 	}
 	switch {
-	case q.at.placed && q.at.up == r.up:
+	case q.at.placed && q.at.by(r):
 		q.warned = true
 		q.shutBy(r, trial)
 	case trial:
@@ -275,11 +336,35 @@ func (h *holds) changed(events []fsm.Event, whole bool) {
 		return
 	}
 	for i := range events {
-		unit := events[i].UnitGone
-		if u := events[i].Unit; u != nil {
-			unit = u.Unit
+		e := &events[i]
+		switch {
+		case e.Unit != nil:
+			h.lookAgainLocked(e.Unit.Unit)
+		case e.UnitGone != "":
+			h.lookAgainLocked(e.UnitGone)
+		case e.Tenant != nil:
+			h.lookAtTenantLocked(e.Tenant.Name)
+		case e.TenantGone != "":
+			h.lookAtTenantLocked(e.TenantGone)
 		}
-		if q := h.queues[string(unit)]; q != nil {
+	}
+}
+
+func (h *holds) lookAgainLocked(unit fsm.UnitName) {
+	if q := h.queues[string(unit)]; q != nil {
+		q.lookAgain()
+		q.settle()
+	}
+}
+
+// lookAtTenantLocked looks at what is held of a tenant: that itself, or its buckets.
+func (h *holds) lookAtTenantLocked(tenant fsm.TenantName) {
+	h.lookAgainLocked(fsm.UnitName(tenant))
+	if h.buckets == 0 {
+		return
+	}
+	for unit, q := range h.queues {
+		if strings.HasPrefix(unit, string(tenant)+".") {
 			q.lookAgain()
 			q.settle()
 		}

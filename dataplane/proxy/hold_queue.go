@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strings"
 	"time"
 
 	"domicile/dataplane/proxy/http1"
@@ -66,6 +67,9 @@ func (h *holds) newQueue(unit string) *queue {
 	h.queues[unit] = q
 	h.slot([]byte(unit)).Add(1)
 	h.open.Add(1)
+	if strings.Contains(unit, ".") {
+		h.buckets++
+	}
 	q.at = h.look([]byte(unit))
 	return q
 }
@@ -216,14 +220,34 @@ func (q *queue) lookAgain() {
 			q.holds.count(outcomeUnplaced)
 			t.ready <- struct{}{}
 		}
-	case now.up != was.up || now.epoch != was.epoch || !was.placed || was.promoting && !now.promoting:
+	case now.between:
+		q.halt()
+	case now.up != was.up || now.home != was.home || was.between || now.epoch != was.epoch || !was.placed || was.promoting && !now.promoting:
 		q.news()
 	}
+}
+
+// halt has nobody let go before there is news of the unit's home.
+func (q *queue) halt() {
+	q.why = reason{between: true}
+	q.shut, q.window = shutAll, 1
+	if q.trial == nil {
+		q.sleep()
+	}
+}
+
+// open lets all go who wait.
+func (q *queue) open() {
+	q.shut, q.window = shutNone, max(q.window, min(q.waiting()+q.flying, maxWindow))
+	q.sleep()
 }
 
 // news has the unit tried at once; where its node is still to be promoted later, as
 // that is news too.
 func (q *queue) news() {
+	if q.at.between {
+		return
+	}
 	if q.at.promoting {
 		if q.pause = pauseMost; q.shut != shutNone && q.trial == nil {
 			q.retry()
@@ -317,6 +341,9 @@ func (q *queue) close() {
 	delete(q.holds.queues, q.unit)
 	q.holds.slot([]byte(q.unit)).Add(-1)
 	q.holds.open.Add(-1)
+	if strings.Contains(q.unit, ".") {
+		q.holds.buckets--
+	}
 }
 
 // wake sets the timer.

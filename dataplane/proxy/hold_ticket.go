@@ -50,13 +50,21 @@ func (t *ticket) Ended() { t.holds.ended(t) }
 
 // reason says why requests wait: what one is answered that was never sent.
 type reason struct {
-	kind http1.RefusalKind
-	node string
-	code string // of the node's refusal
+	kind    http1.RefusalKind
+	node    string
+	region  string // of whose routers one refused, "" for a node
+	code    string // of the node's refusal
+	between bool   // the unit is between two homes
 }
 
 func (w reason) respond(d *http1.Decision) {
 	switch {
+	case w.between:
+		d.Respond(503, codeTransfer, "the tenant is moving to another region and nothing was done; try again")
+	case w.region != "" && (w.kind == http1.Misdirected || w.code == ""):
+		d.Respond(503, codeMisdirected, "region "+w.region+" does not hold this, and where it is is not known yet; try again")
+	case w.region != "":
+		d.Respond(503, w.code, "region "+w.region+" does not take this for now and nothing was done; try again")
 	case w.kind == http1.Unreachable:
 		d.Respond(502, codeUnreachable, "node "+w.node+" cannot be reached and nothing was sent to it; try again")
 	case w.kind == http1.Misdirected || w.code == "":

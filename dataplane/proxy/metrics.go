@@ -34,6 +34,9 @@ var (
 	descTokens    = desc("refused_tokens_total", "Answers 401.")
 	descRevision  = desc("directory_revision", "Revision of the proxy's copy of the directory; 0 without one.")
 	descAge       = desc("directory_age_seconds", "How long ago the copy was known to be the newest.")
+	descGlobalRev = desc("global_directory_revision", "Revision of the proxy's copy of the global directory, where its own is a region's; 0 without one.")
+	descGlobalAge = desc("global_directory_age_seconds", "How long ago that copy was known to be the newest.")
+	descRelays    = desc("relays_total", "Attempts to send requests to other regions, by what became of them.", "region", "outcome")
 	descConns     = desc("client_connections", "Clients' connections.")
 	descBuildInfo = desc("build_info", "1, labelled by the version.", "version", "goversion", "part")
 )
@@ -57,7 +60,7 @@ func newMetrics(p *Proxy) (*metrics, error) {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descDuration, descUpstream, descErrors, descHeld, descHeldNow, descHeldBytes, descHeldUnits, descTokens, descRevision, descAge, descConns, descBuildInfo,
+		descRequests, descDuration, descUpstream, descErrors, descHeld, descHeldNow, descHeldBytes, descHeldUnits, descTokens, descRevision, descAge, descGlobalRev, descGlobalAge, descRelays, descConns, descBuildInfo,
 	} {
 		ch <- d
 	}
@@ -79,9 +82,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		histogram(ch, descDuration, &s.Duration[route], name)
 	}
 	histogram(ch, descUpstream, &s.UpstreamDuration)
-	for node, n := range m.p.dir.nodes.errors() {
-		counter(descErrors, n, string(node))
-	}
+	m.upstreams(counter)
 	holds := m.p.holds
 	for o, name := range outcomeNames {
 		counter(descHeld, holds.counts[o].Load(), name)
@@ -90,14 +91,34 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(descHeldBytes, float64(holds.bytes.Load()))
 	gauge(descHeldUnits, float64(holds.open.Load()))
 	counter(descTokens, m.p.refusals.total.Load())
-	revision := 0.0
-	if t := m.p.dir.table(); t != nil {
-		revision = float64(t.position.Revision)
+	at := m.p.revisions()
+	gauge(descRevision, float64(at.own))
+	gauge(descAge, m.p.dir.age(time.Now()).Seconds())
+	if m.p.global.follower.Load() != nil {
+		gauge(descGlobalRev, float64(at.global))
+		gauge(descGlobalAge, m.p.global.age(time.Now()).Seconds())
 	}
-	gauge(descRevision, revision)
-	gauge(descAge, m.p.age(time.Now()).Seconds())
 	gauge(descConns, float64(s.Connections.Load()))
 	gauge(descBuildInfo, 1, m.p.cfg.Version, runtime.Version(), "proxy")
+}
+
+// upstreams tells what became of requests on the way to nodes and other regions.
+func (m *metrics) upstreams(counter func(*prometheus.Desc, uint64, ...string)) {
+	failed := m.p.dir.nodes.errors()
+	for node, n := range m.p.global.nodes.errors() {
+		failed[node] += n
+	}
+	for node, n := range failed {
+		counter(descErrors, n, string(node))
+	}
+	for _, d := range []*directory{m.p.dir, m.p.global} {
+		for _, r := range d.regions.all() {
+			counter(descErrors, r.errors(), routerPrefix+string(r.name))
+			for o, name := range relayOutcomeNames {
+				counter(descRelays, r.counts[o].Load(), string(r.name), name)
+			}
+		}
+	}
 }
 
 func histogram(ch chan<- prometheus.Metric, d *prometheus.Desc, h *http1.Histogram, labels ...string) {

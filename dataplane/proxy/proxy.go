@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
-	"domicile/proto/follow"
+	"domicile/proto"
 )
 
 // Proxy forwards requests to the nodes that hold their tenants. Make one with
@@ -21,15 +22,14 @@ import (
 type Proxy struct {
 	// constant after New
 	cfg      Config
-	dir      *directory
+	dir      *directory // the proxy's own: that of the control servers' group
+	global   *directory // where that is a region's, its copy of the global one
 	control  *control
 	server   *http1.Server
 	marks    *marks
 	refusals *refusals
 	metrics  *metrics
 	holds    *holds
-	follower *follow.Client // nil without control servers
-	cachedAt time.Time      // when the directory of the cache was known to be the newest; zero without one
 
 	asking  *asking // set by Run before it serves
 	secrets atomic.Pointer[Secrets]
@@ -45,7 +45,12 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, marks: newMarks(cfg.Secrets.SharedSecret), refusals: newRefusals(cfg.AuthDelay)}
 	p.secrets.Store(&cfg.Secrets)
 	p.holds = newHolds(p.spot, defaultHoldLimits)
-	p.dir = newDirectory(newUpstreams(cfg.ConnectTimeout, cfg.ClientTLS, p.holds.nodeUp, cfg.Logger), p.changed, cfg.Logger)
+	p.dir = p.newDirectory(cfg.Cache, cfg.Logger)
+	globalCache := cfg.Cache
+	if globalCache != "" {
+		globalCache += globalSuffix
+	}
+	p.global = p.newDirectory(globalCache, cfg.Logger.With("directory", proto.GlobalScope))
 	if err := p.open(); err != nil {
 		p.close()
 		return nil, err
@@ -53,13 +58,27 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
+// globalSuffix ends the name of the cache file of the global directory.
+const globalSuffix = ".global"
+
+func (p *Proxy) newDirectory(cache string, log hclog.Logger) *directory {
+	return newDirectory(newUpstreams(p.cfg.ConnectTimeout, p.cfg.ClientTLS, p.holds.nodeUp, log), p.changed, cache, log)
+}
+
 func (p *Proxy) open() (err error) {
 	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, p.cfg.Logger); err != nil {
 		return err
 	}
-	p.readCache()
-	if p.follower, err = p.newFollower(); err != nil {
-		return err
+	p.dir.readCache(func(*table) error { return nil })
+	if own := p.dir.table(); own != nil && own.own != "" {
+		p.global.readCache(own.ofItsCluster)
+	}
+	if len(p.control.bases) > 0 {
+		f, err := p.newFollower(p.dir, "", "")
+		if err != nil {
+			return err
+		}
+		p.dir.follower.Store(f)
 	}
 	p.server, err = http1.New(http1.Config{
 		Handler: handler{p}, Logger: p.cfg.Logger, TLS: p.cfg.TLS,
@@ -72,10 +91,11 @@ func (p *Proxy) open() (err error) {
 	return err
 }
 
-// changed takes in that the table has changed by events, or altogether where whole is set.
-func (p *Proxy) changed(events []fsm.Event, whole bool) {
+// changed takes in that the table of d has changed by events, or altogether where whole
+// is set.
+func (p *Proxy) changed(d *directory, events []fsm.Event, whole bool) {
 	p.holds.changed(events, whole)
-	if whole && setLost(p.dir.table()) && p.server != nil {
+	if whole && setLost(d.table()) && p.server != nil {
 		p.server.LookAtLost()
 	}
 }
@@ -86,26 +106,10 @@ func (p *Proxy) close() {
 		_ = p.server.Close() // never fails
 	}
 	p.dir.close()
+	p.global.close()
 	if p.control != nil {
 		p.control.close()
 	}
-}
-
-func (p *Proxy) readCache() {
-	if p.cfg.Cache == "" {
-		return
-	}
-	t, asOf, err := loadCache(p.cfg.Cache, p.dir.newEdit())
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		p.cfg.Logger.Warn("cached directory ignored", "file", p.cfg.Cache, "err", err)
-		return
-	}
-	p.dir.publish(t, nil, true)
-	p.cachedAt = asOf
-	p.cfg.Logger.Info("cached directory loaded", "file", p.cfg.Cache, "revision", t.position.Revision, "age", p.age(time.Now()))
 }
 
 // Reload puts other secrets in force, for what begins from then on.
@@ -121,8 +125,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer stop()
 	p.asking = newAsking(work, p.control.ask)
 	var wg sync.WaitGroup
-	if cached := p.dir.table(); p.cfg.Cache != "" {
-		wg.Go(func() { p.keepCache(work, cached) })
+	for _, d := range []*directory{p.dir, p.global} {
+		if cached := d.table(); d.cache != "" {
+			wg.Go(func() { d.keepCache(work, cached) })
+		}
 	}
 	wg.Go(func() { p.follow(work) })
 	served := make(chan error, 1)
@@ -148,49 +154,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() net.Addr { return p.cfg.Listener.Addr() }
-
-const (
-	// cacheEvery is the least time between two writings of the cache, and
-	// cacheShare the least ratio of that time to what a writing took: a large
-	// directory is written less often.
-	cacheEvery = time.Second
-	cacheShare = 50
-)
-
-// keepCache writes the directory to the cache file, which holds saved: the first one
-// at once, then where it has changed, at most every cacheEvery, and once more at the end.
-func (p *Proxy) keepCache(ctx context.Context, saved *table) {
-	save := func() time.Duration {
-		t := p.dir.table()
-		if t == saved {
-			return 0
-		}
-		began := time.Now()
-		if err := saveCache(p.cfg.Cache, t, began.Add(-p.age(began))); err != nil {
-			p.cfg.Logger.Warn("the directory was not written to the cache", "file", p.cfg.Cache, "err", err)
-		} else {
-			saved = t
-		}
-		return max(cacheEvery, cacheShare*time.Since(began))
-	}
-	for {
-		changed := p.dir.next()
-		wait := time.NewTimer(save())
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			save()
-			return
-		case <-wait.C:
-		}
-		select {
-		case <-ctx.Done():
-			save()
-			return
-		case <-changed:
-		}
-	}
-}
 
 // record writes a line for the audit log.
 func (h handler) record(r *http1.Request, event AuditEvent, status int) {

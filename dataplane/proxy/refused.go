@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
 	"domicile/proto"
 )
-
-// headerBehind goes with the answer to a change that this proxy's table does
-// not show yet, and tells the revision that it stands at.
-const headerBehind = "Domicile-Behind"
 
 // maxAttempts bounds how often a request is sent on without waiting: once to where
 // the table led, once after asking, once more for an address that changed on the way.
@@ -33,6 +28,9 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 	case f.Kind == http1.Undecided:
 		return h.decide(r, d)
 	}
+	if h.relayRefused(f) {
+		return h.nextRouter(r, f, d)
+	}
 	if f.Kind == http1.Unreachable && !errors.Is(f.Err, http1.ErrClosed) {
 		h.dir.nodes.unreachable(f.Upstream.Name())
 	}
@@ -44,7 +42,7 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 	case d.Spare: // a copy did not answer a read: the primary may
 		h.routeTenant(r, d, p, routeAgain)
 		return true
-	case h.holdable(r, f, p):
+	case h.holdable(r, f, d, p):
 		return h.hold(r, f, d, p)
 	}
 	return h.sendOn(r, f, d, p)
@@ -59,14 +57,14 @@ func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bo
 		return false
 	}
 	var name [maxUnit]byte
-	unit := placeOf(r, d).unit(name[:0])
-	t := h.dir.table()
-	s := t.seat(unit)
-	if s == nil || s.up == nil || s.up == u {
+	p := placeOf(r, d)
+	unit := p.unit(name[:0])
+	to := h.find(unit, p.tenant)
+	if to.seat == nil || to.seat.up == nil || to.seat.up == u {
 		return false
 	}
 	d.Spare = false
-	h.forward(r, d, s.up, unit, t.position.Revision)
+	h.forward(r, d, to.seat.up, unit, to.t.position.Revision)
 	return d.Action == http1.ActionForward
 }
 
@@ -79,15 +77,11 @@ func placeOf(r *http1.Request, d *http1.Decision) place {
 	return parsePlace(path[len(tenantPrefix):])
 }
 
-// askFor asks the control plane about a tenant that the table does not know,
-// and waits for the table where it is known there.
+// askFor asks the control plane about a tenant that the tables do not know, and waits for
+// one of them where it is known there.
 func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 	p := placeOf(r, d)
-	var before fsm.Revision
-	if t := h.dir.table(); t != nil {
-		before = t.position.Revision
-	}
-	k, err := h.asking.about(r.Gone(), string(p.tenant), before, string(r.ID()))
+	k, err := h.asking.about(r.Gone(), string(p.tenant), h.revisions(), string(r.ID()))
 	switch {
 	case errors.Is(err, errBusyAsking):
 		d.Respond(http.StatusServiceUnavailable, string(proto.CodeOverloaded), "too many tenants that this proxy does not know are being asked for; try again")
@@ -96,18 +90,18 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 	case k.found && k.state == fsm.UnitCreating.String():
 		d.Respond(http.StatusServiceUnavailable, string(proto.CodeCreatePending), "the tenant is being created; try again")
 	case !k.found || k.state == fsm.UnitDeleting.String():
-		h.routeAbsent(r, d, p, k)
+		h.routeAbsent(r, d, p)
 	default:
-		h.dir.await(r.Gone(), awaitTable, reached(k.revision))
+		h.awaitFound(r.Gone(), p, k)
 		h.routeTenant(r, d, p, routeAsked)
 	}
 }
 
-// routeAbsent answers for a tenant that the control plane does not have, unless
-// the table is newer than what it said and has it.
-func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place, k known) {
+// routeAbsent answers for a tenant that the control plane does not have, unless a table
+// is newer than what it said and has it.
+func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place) {
 	var name [maxUnit]byte
-	if t := h.dir.table(); t != nil && t.position.Revision > k.revision && t.seat(p.unit(name[:0])) != nil {
+	if f := h.find(p.unit(name[:0]), p.tenant); f.answers() || f.between {
 		h.routeTenant(r, d, p, routeAsked)
 		return
 	}
@@ -120,15 +114,15 @@ func (h handler) routeAbsent(r *http1.Request, d *http1.Decision, p place, k kno
 // far the directory is. False: the client gets the refusal's own answer, which
 // is never 421.
 func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision, p place) bool {
-	if h.moved(f, p)(h.dir.table()) {
+	if h.moved(f, p) {
 		return h.forwardAgain(r, f, d, p)
 	}
-	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.servers) > 0 {
-		k, err := h.asking.about(r.Gone(), string(p.tenant), h.dir.table().position.Revision, string(r.ID()))
+	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.ups) > 0 {
+		k, err := h.asking.about(r.Gone(), string(p.tenant), h.revisions(), string(r.ID()))
 		if err == nil && k.found {
-			h.dir.await(r.Gone(), awaitTable, reached(k.revision))
+			h.await(r.Gone(), awaitTable, func() bool { return h.moved(f, p) || h.has(k) })
 		}
-		if err == nil && h.moved(f, p)(h.dir.table()) {
+		if err == nil && h.moved(f, p) {
 			return h.forwardAgain(r, f, d, p)
 		}
 	}
@@ -138,14 +132,10 @@ func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision, p 
 	return false
 }
 
-// moved is the condition that a table places p elsewhere than where the refused
-// attempt went.
-func (h handler) moved(f http1.Refusal, p place) func(*table) bool {
-	return func(t *table) bool {
-		var name [maxUnit]byte
-		s := t.seat(p.unit(name[:0]))
-		return s == nil || s.up != f.Upstream
-	}
+// moved tells whether the tables place p elsewhere than where the refused attempt went.
+func (h handler) moved(f http1.Refusal, p place) bool {
+	var name [maxUnit]byte
+	return !h.find(p.unit(name[:0]), p.tenant).is(f.Upstream)
 }
 
 func (h handler) forwardAgain(r *http1.Request, f http1.Refusal, d *http1.Decision, p place) bool {
@@ -166,13 +156,30 @@ func (h handler) Answered(r *http1.Request, a *http1.Answer) time.Duration {
 			h.record(r, AuditChange, a.Status)
 		}
 	}
+	if name := a.Upstream.Region(); name != "" {
+		h.relayAnswered(name, a)
+	}
 	if a.Status == http.StatusUnauthorized {
-		return h.refuse(r, a.Upstream.Name())
+		return h.refuse(r, h.judge(r, a.Upstream))
 	}
 	if a.Status < 300 && r.Header("Authorization") != nil && h.refusals.held.Load() > 0 {
-		h.refusals.accepted(h.client(r, time.Now()).addr, a.Upstream.Name())
+		h.refusals.accepted(h.client(r, time.Now()).addr, h.judge(r, a.Upstream))
 	}
 	return 0
+}
+
+// judge names who judges a token: a node, or a tenant in another region, of whose nodes
+// one may ask for no token.
+func (h handler) judge(r *http1.Request, up *http1.Upstream) string {
+	if up.Region() == "" {
+		return up.Name()
+	}
+	path, ok := bytes.CutPrefix(r.Path(), tenantPrefix)
+	if !ok {
+		path = r.Host()
+	}
+	tenant, _, _ := bytes.Cut(path, slash)
+	return up.Name() + " " + string(tenant)
 }
 
 // refuse counts a refused token and tells how long its answer waits. What came
@@ -186,21 +193,4 @@ func (h handler) refuse(r *http1.Request, by string) time.Duration {
 		return 0
 	}
 	return h.refusals.refused(c.addr, by, now)
-}
-
-// settle holds the answer to a change until the table shows it.
-func (h handler) settle(r *http1.Request, a *http1.Answer) {
-	rev, err := strconv.ParseUint(string(a.Header(proto.HeaderRevision)), 10, 64)
-	if err != nil {
-		return
-	}
-	if h.dir.await(r.Gone(), awaitChange, reached(fsm.Revision(rev))) {
-		return
-	}
-	var have fsm.Revision
-	if t := h.dir.table(); t != nil {
-		have = t.position.Revision
-	}
-	a.Lines = strconv.AppendUint([]byte(headerBehind+": "), uint64(have), 10)
-	a.Lines = append(a.Lines, '\r', '\n')
 }

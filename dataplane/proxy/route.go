@@ -27,10 +27,11 @@ const (
 	routeShard
 	routeHealth
 	routeMetrics
+	routeRelay // to the region of a tenant
 	routes
 )
 
-var routeNames = [routes]string{"other", "tenant", "shard", "health", "metrics"}
+var routeNames = [routes]string{"other", "tenant", "shard", "health", "metrics", "relay"}
 
 // Codes of answers that a proxy gives by itself, beside proto's.
 const (
@@ -44,6 +45,7 @@ const (
 	codeLoop           = "loop_detected"
 	codeMisdirected    = "misdirected"
 	codeUnreachable    = "node_unreachable"
+	codeTransfer       = "transfer_in_progress"
 )
 
 const (
@@ -65,8 +67,10 @@ func (h handler) Route(r *http1.Request, d *http1.Decision) {
 	if h.cfg.Domain != "" {
 		var scratch [fsm.MaxName]byte
 		if tenant := tenantOfHost(r.Host(), h.cfg.Domain, scratch[:]); tenant != nil {
-			h.routeHost(r, d, tenant)
-			return
+			if _, relayed := h.relayed(r); !relayed { // else the first proxy has made a path of it
+				h.routeHost(r, d, tenant)
+				return
+			}
 		}
 	}
 	path := r.Path()
@@ -110,41 +114,72 @@ const (
 	routeAsked       // after the control plane was asked about the tenant
 )
 
-// routeTenant sends a request to the node of what it names.
+// routeTenant sends a request to the node of what it names, or to its region.
 func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, n round) {
 	if p.bad != nameOK {
 		badPlace(d, p)
 		return
 	}
-	t := h.dir.table()
-	if t == nil {
+	own := h.dir.table()
+	if own == nil {
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable, "the directory has not arrived at this proxy yet; try again")
 		return
 	}
 	var name [maxUnit]byte
 	unit := p.unit(name[:0])
-	s := t.seat(unit)
-	d.Spare = false
-	if s != nil && n == routeFirst {
-		if up := h.readCopy(r, t, unit); up != nil {
-			d.Spare = true
-			h.forward(r, d, up, unit, t.position.Revision)
+	f := h.find(unit, p.tenant)
+	d.Spare, d.Route = false, routeTenant
+	if f.t != own || f.seat == nil {
+		if _, relayed := h.relayed(r); relayed && (f.home != nil || own.own != "" && f.t != own) {
+			h.routeRelayed(r, d, f)
 			return
 		}
-		if h.holds.any(unit) && h.hasToWait(r, unit) {
+	}
+	if f.answers() && n == routeFirst {
+		if up := h.readCopy(r, f, unit); up != nil {
+			d.Spare = true
+			h.forward(r, d, up, unit, f.t.position.Revision)
+			return
+		}
+		if h.holds.any(unit) && h.hasToWait(r, d, unit) {
 			d.Defer()
 			return
 		}
 	}
 	switch {
-	case s == nil:
-		h.unplaced(d, t, p, n == routeAsked)
-	case s.up == nil:
+	case f.home != nil:
+		h.relay(r, d, f, unit)
+	case f.between:
+		h.routeBetween(r, d)
+	case f.seat == nil:
+		h.unplaced(d, f, p, n == routeAsked)
+	case f.seat.up == nil:
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
-			fmt.Sprintf("the directory has no usable address for node %s, which holds %s; try again", s.info.Name, unit))
+			fmt.Sprintf("the directory has no usable address for node %s, which holds %s; try again", f.seat.info.Name, unit))
 	default:
-		h.forward(r, d, s.up, unit, t.position.Revision)
+		h.forward(r, d, f.seat.up, unit, f.t.position.Revision)
 	}
+}
+
+// routeRelayed decides about a request that another proxy has sent to this region and that
+// this region's directory does not place: it goes back, at once or, where it is about to be
+// placed here, once that has not come about.
+func (h handler) routeRelayed(r *http1.Request, d *http1.Decision, f found) {
+	if f.between && h.holdTime(r, d) > 0 {
+		d.Defer()
+		return
+	}
+	notHere(d)
+}
+
+// routeBetween has a request wait whose tenant is between two homes.
+func (h handler) routeBetween(r *http1.Request, d *http1.Decision) {
+	if h.holdTime(r, d) > 0 {
+		d.Defer()
+		return
+	}
+	h.holds.count(outcomeRefused)
+	reason{between: true}.respond(d)
 }
 
 func badPlace(d *http1.Decision, p place) {
@@ -163,13 +198,18 @@ func (h handler) forward(r *http1.Request, d *http1.Decision, up *http1.Upstream
 	if !h.nameClient(r, d) {
 		return
 	}
-	lines := append(append(d.Lines, headerRoute...), ": "...)
-	lines = strconv.AppendUint(append(append(lines, unit...), ' '), uint64(rev), 10)
+	lines := appendRoute(d.Lines, unit, rev)
 	if d.Spare {
 		lines = append(lines, routeCopy...)
 	}
 	d.Lines = append(lines, '\r', '\n')
 	d.Forward(up)
+}
+
+// appendRoute begins the line of headerRoute.
+func appendRoute(lines, unit []byte, rev fsm.Revision) []byte {
+	lines = append(append(lines, headerRoute...), ": "...)
+	return strconv.AppendUint(append(append(lines, unit...), ' '), uint64(rev), 10)
 }
 
 // nameClient begins the lines with the client's address and mark; false where
@@ -197,24 +237,25 @@ func (h handler) client(r *http1.Request, now time.Time) client {
 	return client{addr: r.RemoteIP()}
 }
 
-// unplaced answers for a unit that the table does not place.
-func (h handler) unplaced(d *http1.Decision, t *table, p place, asked bool) {
-	info, known := t.tenant(p.tenant)
+// unplaced answers for a unit that no table places.
+func (h handler) unplaced(d *http1.Decision, f found, p place, asked bool) {
+	var info fsm.TenantInfo
+	known := false
+	if f.t != nil {
+		info, known = f.t.tenant(p.tenant)
+	}
 	switch {
-	case known && info.HasHome:
-		d.Respond(http.StatusBadGateway, codeRegion,
-			fmt.Sprintf("tenant %s lives in region %q, which keeps its own directory and cannot be reached from here; ask a proxy of that region", p.tenant, info.Home))
 	case known && p.bucket == 0:
 		d.Respond(http.StatusBadRequest, codeBucketRequired,
 			fmt.Sprintf("tenant %s has %d buckets: name one, as in /t/%s/b/<n>/", p.tenant, info.Buckets, p.tenant))
 	case known && p.bucket > info.Buckets:
 		d.Respond(http.StatusNotFound, codeUnknownBucket, fmt.Sprintf("tenant %s has buckets 1 to %d", p.tenant, info.Buckets))
-	case p.bucket != 0 && t.seat(p.tenant) != nil:
+	case f.t != nil && p.bucket != 0 && f.t.seat(p.tenant) != nil:
 		d.Respond(http.StatusNotFound, codeUnknownBucket, fmt.Sprintf("tenant %s has no buckets; its data API is under /t/%s/", p.tenant, p.tenant))
 	case asked:
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable,
 			fmt.Sprintf("the directory places %s, and this proxy's copy does not yet; try again", p.unit(nil)))
-	case len(h.control.servers) == 0:
+	case len(h.control.ups) == 0:
 		unavailable(d, p.tenant)
 	default:
 		d.Defer() // asking takes a while, which Route may not
@@ -250,7 +291,7 @@ func (h handler) routeRest(r *http1.Request, d *http1.Decision, path []byte) {
 
 // routeShard relays to the n-th control server to be tried.
 func (h handler) routeShard(r *http1.Request, d *http1.Decision, n int) {
-	up := h.control.relay(n)
+	up := h.control.nth(n)
 	if up == nil {
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable, "no control server can be reached and nothing was sent to one; try again")
 		return

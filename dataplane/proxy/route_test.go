@@ -128,7 +128,7 @@ func TestUnknownTenantsCostTheControlPlaneAtMostABoundedNumberOfQuestions(t *tes
 	busy := make(chan error, 300)
 	for i := range 300 {
 		wg.Go(func() {
-			_, err := a.about(nil, fmt.Sprint("t", i), 5, "")
+			_, err := a.about(nil, fmt.Sprint("t", i), revisions{own: 5}, "")
 			busy <- err
 		})
 	}
@@ -150,10 +150,10 @@ func TestUnknownTenantsCostTheControlPlaneAtMostABoundedNumberOfQuestions(t *tes
 	}
 	a.ask = func(context.Context, string, string) (known, error) { return known{revision: 9, found: true}, nil }
 	for k := range a.absent {
-		if got, err := a.about(nil, k, 7, ""); err != nil || got.found {
+		if got, err := a.about(nil, k, revisions{own: 7}, ""); err != nil || got.found {
 			t.Errorf("got %+v, %v, want the absence remembered", got, err)
 		}
-		if got, err := a.about(nil, k, 8, ""); err != nil || !got.found {
+		if got, err := a.about(nil, k, revisions{own: 8}, ""); err != nil || !got.found {
 			t.Errorf("got %+v, %v: an absence older than the table answered", got, err)
 		}
 		break
@@ -169,7 +169,7 @@ func TestAQuestionPutBeforeATenantWasMadeDoesNotAnswerForAfter(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range found {
 			wg.Go(func() {
-				k, err := a.about(nil, "acme", 1, "")
+				k, err := a.about(nil, "acme", revisions{own: 1}, "")
 				if err != nil {
 					t.Error(err)
 				}

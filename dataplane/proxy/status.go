@@ -36,15 +36,30 @@ func (h handler) serveReady(w http1.ResponseWriter, r *http1.Request, _ io.Reade
 		writeError(w, http.StatusServiceUnavailable, codeUnavailable, "the directory has not arrived at this proxy yet")
 		return
 	}
-	age := h.age(time.Now())
+	age := h.dir.age(time.Now())
 	setHeader(w, proto.HeaderRevision, strconv.FormatUint(uint64(t.position.Revision), 10))
 	setHeader(w, headerAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
-	writeJSON(w, http.StatusOK, struct {
+	ready := struct {
 		proto.Health
-		Revision fsm.Revision `json:"revision"`
-		Age      float64      `json:"age_seconds"`
-		Stale    bool         `json:"stale"`
-	}{proto.Health{Status: "ready"}, t.position.Revision, age.Seconds(), age > staleAfter})
+		copyStatus
+		Global *copyStatus `json:"global,omitempty"` // of a region's proxy
+	}{proto.Health{Status: "ready"}, statusOf(t, age), nil}
+	if global := h.global.table(); global != nil {
+		s := statusOf(global, h.global.age(time.Now()))
+		ready.Global = &s
+	}
+	writeJSON(w, http.StatusOK, ready)
+}
+
+// copyStatus is what /_ready tells of a copy of a directory.
+type copyStatus struct {
+	Revision fsm.Revision `json:"revision"`
+	Age      float64      `json:"age_seconds"`
+	Stale    bool         `json:"stale"`
+}
+
+func statusOf(t *table, age time.Duration) copyStatus {
+	return copyStatus{t.position.Revision, age.Seconds(), age > staleAfter}
 }
 
 // serveMetrics asks for the proxy's token where it has one.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
+	"domicile/proto"
 	"domicile/proto/follow"
 )
 
@@ -20,10 +22,20 @@ var errTooLong = errors.New("a name or a list of copies in the directory is long
 type table struct {
 	position follow.Position // whose directory, and of which revision
 	units    *shards         // by unit name: an encoded unitRecord
-	tenants  *shards         // by tenant name: an encoded fsm.TenantInfo; few tenants have one
+	tenants  *shards         // by tenant name: an encoded fsm.TenantInfo, and 1 + the place of its home
 	nodes    []seat          // a unit names its node by its place here
 	places   map[fsm.NodeName]uint32
 	regions  map[fsm.RegionName]*fsm.Region
+	homes    []homeSeat // a home row names its region by its place here
+	homeAt   map[fsm.RegionName]uint32
+	// own is the region whose group's directory this is, "" for the global one.
+	own fsm.RegionName
+}
+
+// homeSeat is a region's place in a table, which it keeps.
+type homeSeat struct {
+	name   fsm.RegionName
+	region *region // nil before the proxy has opened it
 }
 
 // seat is a node's place in a table. Places are kept when a node goes, so that
@@ -61,7 +73,18 @@ func newTable() *table {
 		tenants: newShards(),
 		places:  map[fsm.NodeName]uint32{},
 		regions: map[fsm.RegionName]*fsm.Region{},
+		homeAt:  map[fsm.RegionName]uint32{},
 	}
+}
+
+// home finds the region that keeps a tenant in its own directory, nil without one. It
+// allocates nothing.
+func (t *table) home(tenant []byte) *homeSeat {
+	place, ok := t.tenants.hint(tenant)
+	if !ok || place == 0 {
+		return nil
+	}
+	return &t.homes[place-1]
 }
 
 // seat finds the node of a unit, nil without one: the look-up of the hot path.
@@ -159,6 +182,7 @@ type tableEdit struct {
 	tenants    *editor
 	ownNodes   bool
 	ownRegions bool
+	ownHomes   bool
 	scratch    []byte
 }
 
@@ -210,6 +234,24 @@ func (e *tableEdit) place(name fsm.NodeName) uint32 {
 	e.next.places[name] = i
 	return i
 }
+
+// home gives a region's place among homes, a new one for a region that was none yet.
+func (e *tableEdit) home(name fsm.RegionName) uint32 {
+	if i, ok := e.next.homeAt[name]; ok {
+		return i
+	}
+	if !e.ownHomes {
+		e.next.homes, e.next.homeAt = slices.Clone(e.next.homes), maps.Clone(e.next.homeAt)
+		e.ownHomes = true
+	}
+	i := uint32(len(e.next.homes))
+	e.next.homes = append(e.next.homes, homeSeat{name: name})
+	e.next.homeAt[name] = i
+	return i
+}
+
+// attaches tells whether the table names nodes or regions that the one before did not.
+func (e *tableEdit) attaches() bool { return e.ownNodes || e.ownRegions || e.ownHomes }
 
 func (e *tableEdit) ownSeats() {
 	if !e.ownNodes {
@@ -264,13 +306,13 @@ func (e *tableEdit) putTenant(t *fsm.TenantInfo) error {
 		return fmt.Errorf("tenant %.80q: %w", t.Name, errTooLong)
 	}
 	b := binary.LittleEndian.AppendUint32(e.scratch[:0], t.Buckets)
-	home := byte(0)
+	home, place := byte(0), uint32(0)
 	if t.HasHome {
-		home = 1
+		home, place = 1, 1+e.home(t.Home)
 	}
 	b = append(append(b, byte(t.Hash), home), t.Home...)
 	e.scratch = b
-	e.tenants.put(asBytes(string(t.Name)), b, 0)
+	e.tenants.put(asBytes(string(t.Name)), b, place)
 	return nil
 }
 
@@ -287,5 +329,28 @@ func (e *tableEdit) applyAll(events []fsm.Event) error {
 func (e *tableEdit) seal(at follow.Position) *table {
 	e.next.units, e.next.tenants = e.units.seal(), e.tenants.seal()
 	e.next.position = at
+	e.next.own = regionOf(at.Authority)
 	return e.next
+}
+
+// regionOf gives the region of an authority, "" for the global one.
+func regionOf(authority string) fsm.RegionName {
+	name := authority[strings.LastIndexByte(authority, '/')+1:]
+	if name == proto.GlobalScope {
+		return ""
+	}
+	return fsm.RegionName(name)
+}
+
+// clusterOf gives the cluster of an authority.
+func clusterOf(authority string) string {
+	return authority[:max(0, strings.LastIndexByte(authority, '/'))]
+}
+
+// ofItsCluster gives an error unless global is the global directory of t's cluster.
+func (t *table) ofItsCluster(global *table) error {
+	if want := clusterOf(t.position.Authority) + "/" + proto.GlobalScope; global.position.Authority != want {
+		return fmt.Errorf("it is the directory of %s, and not of %s", global.position.Authority, want)
+	}
+	return nil
 }

@@ -61,7 +61,7 @@ func (u *upstreams) attach(t *table) (unused []*http1.Upstream) {
 		if !s.present {
 			continue
 		}
-		up, err := u.dialer(string(s.info.Name), s.info.Addr)
+		up, err := u.dialer(http1.UpstreamConfig{Name: string(s.info.Name), OnUp: u.onUp}, s.info.Addr)
 		if err != nil {
 			u.log.Warn("the directory holds an address that cannot be used; requests for this node get 502",
 				"node", s.info.Name, "err", err)
@@ -83,17 +83,22 @@ func setLost(t *table) (news bool) {
 }
 
 // dialer makes the upstream of an address: host:port, or http(s)://host:port.
-func (u *upstreams) dialer(name, addr string) (*http1.Upstream, error) {
+func (u *upstreams) dialer(cfg http1.UpstreamConfig, addr string) (*http1.Upstream, error) {
 	scheme, hostport, err := splitAddr(addr)
 	if err != nil {
 		return nil, err
 	}
-	cfg := http1.UpstreamConfig{Name: name, Addr: hostport, ConnectTimeout: u.connect, OnUp: u.onUp, Logger: u.log}
+	cfg.Addr, cfg.ConnectTimeout, cfg.Logger = hostport, u.connect, u.log
 	if scheme == "https" {
 		host, _, _ := net.SplitHostPort(hostport) // splitAddr has looked at it
 		cfg.TLS = u.tls(host)
 	}
 	return http1.NewUpstream(cfg)
+}
+
+// router makes the upstream of one of a region's routers.
+func (u *upstreams) router(addr string, of fsm.RegionName) (*http1.Upstream, error) {
+	return u.dialer(http1.UpstreamConfig{Name: routerPrefix + string(of), Region: string(of)}, addr)
 }
 
 var errAddr = errors.New("want host:port, http://host:port or https://host:port")

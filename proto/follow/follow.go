@@ -53,6 +53,13 @@ type Config struct {
 	// Token gives the group's token, asked before each connection. Nil: none.
 	Token func() string
 	HTTP  *http.Client // [http.DefaultTransport's, without a timeout]
+	// Directory names the directory that is asked for, of those that a server has:
+	// proto.GlobalScope is the global one, of which a region's servers keep a copy (G2); "" is
+	// the server's own.
+	Directory string
+	// Authority is whose directory alone is taken; "" takes that of From, or of
+	// whichever server is the first to be heard.
+	Authority string
 	// From is what Sink holds already.
 	From   Position
 	Sink   Sink
@@ -219,6 +226,9 @@ func because(ctx context.Context, err error) error {
 func (c *Client) ask(ctx context.Context, server string) (*http.Response, error) {
 	at := c.Position()
 	q := url.Values{}
+	if c.cfg.Directory != "" {
+		q.Set(proto.DirectoryParam, c.cfg.Directory)
+	}
 	if at.Authority != "" {
 		q.Set("since", strconv.FormatUint(uint64(at.Revision), 10))
 		q.Set("authority", at.Authority)

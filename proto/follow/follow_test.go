@@ -315,3 +315,34 @@ func TestServerOutOfTouchIsLeftForAnother(t *testing.T) {
 	c = startPatient(t, time.Minute, &sink{}, here, only.http.URL)
 	eventually(t, "the only one's later change came", func() bool { return c.Position().Revision == 52 })
 }
+
+// TestG2TheGlobalDirectoryIsAskedForByName: of a region's server, and what another
+// directory's stream brings is not taken for it.
+func TestG2TheGlobalDirectoryIsAskedForByName(t *testing.T) {
+	own := serve(t, true, append([][]byte{hello(t, "c1/us", 1)}, whole(t, 60)...)...) // one that does not know the parameter
+	copied := serve(t, false, append([][]byte{hello(t, "c1/global", 4)}, whole(t, 60)...)...)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	s := &sink{}
+	c, err := New(Config{URLs: []string{own.http.URL, copied.http.URL}, Directory: "global", Authority: "c1/global", Sink: s,
+		Logger: hclog.NewNullLogger(), HTTP: &http.Client{Transport: transport}, PauseLeast: time.Millisecond, PauseMost: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.next = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	eventually(t, "the copy is taken", func() bool { return c.Position() == Position{Authority: "c1/global", History: 4, Revision: 60} })
+	if _, _, commits, _ := s.counts(); commits != 1 {
+		t.Errorf("%d directories were taken", commits)
+	}
+	copied.mu.Lock()
+	asked := copied.asked[0].URL
+	copied.mu.Unlock()
+	if asked.Query().Get("directory") != "global" || own.asks() == 0 {
+		t.Errorf("asked %s, and the first server %d times", asked, own.asks())
+	}
+	cancel()
+	<-done
+}

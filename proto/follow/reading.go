@@ -61,6 +61,9 @@ func (r *reading) greet(h *proto.Hello) error {
 	if h.Authority == "" || h.History == 0 {
 		return errors.New("the server does not say whose directory it has")
 	}
+	if want := r.client.cfg.Authority; want != "" && h.Authority != want {
+		return fmt.Errorf("the server has the directory of %s, and that of %s was asked for", h.Authority, want)
+	}
 	if r.at.Authority != "" {
 		switch {
 		case h.Authority != r.at.Authority:

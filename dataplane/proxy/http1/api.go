@@ -76,6 +76,9 @@ type Decision struct {
 	Spare bool
 	// MaxBody overrides Config.MaxBody when it is above 0.
 	MaxBody int64
+	// Tried is the Handler's own: how many places it has tried. The engine sets it to 0
+	// for each request.
+	Tried uint8
 	// Settle, if set, is called with the final answer before it is relayed and
 	// may block, within a bound of its own and until r.Gone() is closed.
 	Settle func(r *Request, a *Answer)
@@ -262,6 +265,9 @@ func (r *Request) ID() []byte { return r.id }
 // ClientSentID tells whether ID is the client's.
 func (r *Request) ClientSentID() bool { return !r.own }
 
+// Age gives the time since its head was there.
+func (r *Request) Age() time.Duration { return r.conn.srv.nanos() - r.conn.x.start }
+
 // RemoteAddr gives the address that the connection came from.
 func (r *Request) RemoteAddr() netip.AddrPort { return r.conn.remote }
 
@@ -296,6 +302,7 @@ type Config struct {
 // UpstreamConfig configures an Upstream.
 type UpstreamConfig struct {
 	Name   string       // in logs; the node's name
+	Region string       // of whose routers this is one; "" for a node: what a client is told where no connection can be had
 	Addr   string       // host:port
 	TLS    *tls.Config  // nil: plain
 	Logger hclog.Logger // required

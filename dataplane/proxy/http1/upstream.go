@@ -92,12 +92,18 @@ func (u *Upstream) Name() string { return u.cfg.Name }
 // unreachable is the answer where no connection could be had. It names the node as
 // the directory does; its address is no concern of clients.
 func (u *Upstream) unreachable() *reject {
+	if r := u.cfg.Region; r != "" {
+		return &reject{502, "region_unreachable", "region " + r + ", where this is, cannot be reached from here and nothing was sent to it; try again, or ask a proxy of that region"}
+	}
 	who := "node " + u.cfg.Name
 	if u.cfg.Name == "" || u.cfg.Name[0] == '@' { // no node is called so
 		who = "the server"
 	}
 	return &reject{502, "node_unreachable", who + " cannot be reached and nothing was sent to it; try again"}
 }
+
+// Region gives the region whose router it is, "" for a node.
+func (u *Upstream) Region() string { return u.cfg.Region }
 
 // Addr gives the address it was made with.
 func (u *Upstream) Addr() string { return u.cfg.Addr }

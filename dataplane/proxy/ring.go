@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"domicile/dataplane/proxy/http1"
+)
+
+// ring is servers of which each can answer: the control servers, or the routers of a
+// region. The one that answered last is asked first. Its list does not change.
+type ring struct {
+	ups    []*http1.Upstream
+	broken []atomic.Uint64 // requests that had failed on each one's connections when that was looked at last
+
+	first atomic.Int32 // place of the one that answered last
+}
+
+func newRing(ups []*http1.Upstream) *ring {
+	return &ring{ups: ups, broken: make([]atomic.Uint64, len(ups))}
+}
+
+// nth gives the server to send a request to: the n-th to be tried, from 0 on; nil when
+// all were. One that takes connections and breaks them, as what stands before a server
+// that is gone does, is no longer the first.
+func (r *ring) nth(n int) *http1.Upstream {
+	if n >= len(r.ups) {
+		return nil
+	}
+	if n == 0 {
+		i := int(r.first.Load())
+		if now := r.ups[i].Stats().Errors.Load(); r.broken[i].Swap(now) != now {
+			r.note(i, http.StatusServiceUnavailable)
+		}
+	}
+	return r.ups[(int(r.first.Load())+n)%len(r.ups)]
+}
+
+// reachable gives the first server that is not known to be down, in the order of nth;
+// the very first where all are, and nil without any.
+func (r *ring) reachable() *http1.Upstream {
+	first := r.nth(0)
+	for n := range r.ups {
+		if up := r.nth(n); up.Up() {
+			return up
+		}
+	}
+	return first
+}
+
+// after gives the next server behind up that is not known to be down, nil without one.
+func (r *ring) after(up *http1.Upstream) *http1.Upstream {
+	i := r.index(up)
+	for n := range r.ups {
+		if next := r.ups[(i+1+n)%len(r.ups)]; next != up && next.Up() {
+			return next
+		}
+	}
+	return nil
+}
+
+// index gives the place of an upstream among the servers, -1 for another one.
+func (r *ring) index(up *http1.Upstream) int { return slices.Index(r.ups, up) }
+
+// note notes which server answered. One that says 503 knows no leader, or has no
+// directory: the next request begins with the next one.
+func (r *ring) note(i, status int) {
+	if status == http.StatusServiceUnavailable {
+		i = (i + 1) % len(r.ups)
+	}
+	if r.first.Load() != int32(i) {
+		r.first.Store(int32(i))
+	}
+}
