@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,9 +33,11 @@ type Link struct {
 // pair is one connection through the link.
 type pair struct {
 	ends [2]net.Conn // who dialled, the target
-	way  *Way
-	gone chan struct{} // closed when the connection is
-	mu   sync.Mutex    // guards the target's end, and closing
+	// number tells it from every other pair of the process
+	number uint64
+	way    *Way
+	gone   chan struct{} // closed when the connection is
+	mu     sync.Mutex    // guards the target's end, and closing
 }
 
 func (p *pair) close() {
@@ -110,13 +113,15 @@ func (l *Link) Close() {
 	l.wait.Wait()
 }
 
+var pairs atomic.Uint64
+
 func (l *Link) accept() {
 	for {
 		c, err := l.listener.Accept()
 		if err != nil {
 			return
 		}
-		p := &pair{ends: [2]net.Conn{c}, gone: make(chan struct{})}
+		p := &pair{ends: [2]net.Conn{c}, number: pairs.Add(1), gone: make(chan struct{})}
 		l.mu.Lock()
 		closed := l.closed
 		if !closed {
@@ -204,6 +209,7 @@ func (p *pair) carry(d Direction) {
 		}
 		takes, garbled := p.way.due(d, chunks, len(c.bytes))
 		chunks++
+		p.way.seen(p, d, c.bytes)
 		if garbled {
 			c.bytes[len(c.bytes)/2] ^= 1 << 3
 		}

@@ -3,6 +3,7 @@ package netfault
 import (
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -200,4 +201,37 @@ func TestGateTellsDiallersApart(t *testing.T) {
 	say(t, conns[1], "two")
 	hear(t, conns[1], "two")
 	silent(t, conns[0])
+}
+
+// TestTapSeesWhatPasses: in order, each way, what was garbled as it was sent; and the end.
+func TestTapSeesWhatPasses(t *testing.T) {
+	l, err := New(echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	var mu sync.Mutex
+	var seen [2][]byte
+	ended := make(chan uint64, 1)
+	l.Tap(func(n uint64, d Direction, b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[d] = append(seen[d], b...); b == nil {
+			ended <- n
+		}
+	})
+	c, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, c, "one ")
+	hear(t, c, "one ")
+	l.Garble(Backward)
+	say(t, c, "two")
+	hear(t, c, "t\x7fo")
+	c.Close()
+	<-ended
+	if string(seen[Forward]) != "one two" || string(seen[Backward]) != "one two" {
+		t.Errorf("the tap saw %q", seen)
+	}
 }

@@ -17,6 +17,7 @@ type Way struct {
 	reset   bool
 	pairs   map[*pair]struct{}
 	carried [2]int64
+	tap     func(connection uint64, d Direction, b []byte)
 }
 
 // NewWay gives a way on which nothing fails.
@@ -44,6 +45,11 @@ func (w *Way) Garble(dir Direction) { w.set(func() { w.garble[dir]++ }) }
 // connection in each direction: a handshake that no checksum covers. Heal does not
 // undo it.
 func (w *Way) Spare(chunks int) { w.set(func() { w.spared = chunks }) }
+
+// Tap has f see what passes, before it is garbled: the bytes of each connection, which
+// has a number of its own, and direction in their order; and nil once, when the
+// connection is gone. f may keep nothing of b. Heal does not undo it.
+func (w *Way) Tap(f func(connection uint64, d Direction, b []byte)) { w.set(func() { w.tap = f }) }
 
 // Reset breaks every connection and refuses new ones.
 func (w *Way) Reset() {
@@ -89,8 +95,19 @@ func (w *Way) enter(p *pair) bool {
 
 func (w *Way) leave(p *pair) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	delete(w.pairs, p)
+	w.mu.Unlock()
+	w.seen(p, Forward, nil)
+}
+
+// seen shows the tap what is about to pass.
+func (w *Way) seen(p *pair, d Direction, b []byte) {
+	w.mu.Lock()
+	tap := w.tap
+	w.mu.Unlock()
+	if tap != nil {
+		tap(p.number, d, b)
+	}
 }
 
 // due takes account of n bytes that are about to pass, the connection's chunk of

@@ -14,8 +14,8 @@ import (
 	"domicile/internal/wait"
 )
 
-// Options say what a deployment is made of. Node i is in zone "z1" or "z2" in
-// turn, all in region "eu".
+// Options say what a deployment, or a group of one, is made of. Node i is in zone "z1" or
+// "z2" in turn, all in region "eu", or in the group's (see RegionsOptions).
 type Options struct {
 	Controls, Nodes, Proxies int
 	ControlArgs              []string // further flags of each control server
@@ -61,24 +61,18 @@ type Cluster struct {
 	net                      network
 	dir                      string
 	faults, disks            bool
+	prefix                   string   // of the names of its processes
+	region                   string   // of its nodes
+	groupArgs                []string // of its control servers: which directory they keep
 }
 
 // Start starts a deployment and waits until it can serve.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	disks := checkDisks(t, o)
-	c := &Cluster{t: t, net: newNetwork(t, o), dir: folder(t), faults: o.Faults, disks: disks}
-	for range o.Controls {
-		c.AddControl(o.ControlArgs...).AwaitReady()
-	}
-	c.AwaitVoters()
-	for range o.Nodes {
-		c.spawnNode(o.NodeArgs...)
-	}
-	for i, n := range c.Nodes {
-		n.AwaitReady()
-		c.record(n, "eu", fmt.Sprintf("z%d", 1+i%2))
-	}
+	c := &Cluster{t: t, net: newNetwork(t, o), dir: folder(t), faults: o.Faults, disks: disks, region: homeRegion}
+	c.startControls(o)
+	c.startNodes(o)
 	for range o.Proxies {
 		c.AddProxy(o.ProxyArgs...).AwaitReady()
 	}
@@ -86,9 +80,31 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
+// homeRegion is the region of nodes where nothing else is said.
+const homeRegion = "eu"
+
+func (c *Cluster) startControls(o Options) {
+	c.t.Helper()
+	for range o.Controls {
+		c.AddControl(o.ControlArgs...).AwaitReady()
+	}
+	c.AwaitVoters()
+}
+
+func (c *Cluster) startNodes(o Options) {
+	c.t.Helper()
+	for range o.Nodes {
+		c.spawnNode(o.NodeArgs...)
+	}
+	for i, n := range c.Nodes {
+		n.AwaitReady()
+		c.record(n, c.region, fmt.Sprintf("z%d", 1+i%2))
+	}
+}
+
 // AddControl starts one more control server.
 func (c *Cluster) AddControl(args ...string) *Process {
-	id := fmt.Sprintf("c%d", len(c.Controls)+1)
+	id := fmt.Sprintf("%sc%d", c.prefix, len(c.Controls)+1)
 	listen, reach := c.net.listener(id)
 	raft, raftReach := c.net.listener(id)
 	data, disk := c.diskFor(id, controlDisk)
@@ -98,13 +114,13 @@ func (c *Cluster) AddControl(args ...string) *Process {
 	} else {
 		all = append(all, "--join", c.Controls[0].Via)
 	}
-	p := c.spawn(&Process{ID: id, Name: "control " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, disk: disk, args: append(all, args...)})
+	p := c.spawn(&Process{ID: id, Name: "control " + id, URL: "http://" + listen, Via: "http://" + reach, Data: data, disk: disk, args: append(append(all, c.groupArgs...), args...)})
 	c.Controls = append(c.Controls, p)
 	return p
 }
 
 func (c *Cluster) spawnNode(args ...string) *Process {
-	id := fmt.Sprintf("n%d", len(c.Nodes)+1)
+	id := fmt.Sprintf("%sn%d", c.prefix, len(c.Nodes)+1)
 	listen, reach := c.net.listener(id)
 	data, disk := c.diskFor(id, nodeDisk)
 	all := append([]string{"node", "--listen", listen, "--data", data, "--admin-token", NodeToken, "--log-level", "debug"}, args...)
@@ -116,6 +132,7 @@ func (c *Cluster) spawnNode(args ...string) *Process {
 // record has the directory know of a node.
 func (c *Cluster) record(n *Process, region, zone string) {
 	c.t.Helper()
+	c.net.lives(n.ID, region)
 	body := fmt.Sprintf(`{"addr":%q,"token":%q,"region":%q,"zone":%q}`, n.Via, NodeToken, region, zone)
 	wait.For(c.t, n.Name+" is recorded", func() error { // the leader may change meanwhile
 		a := c.Do(http.MethodPut, c.Controls[0].URL+"/_shard/nodes/"+n.ID, body, "Idempotency-Key", "record-"+n.ID)
@@ -126,10 +143,10 @@ func (c *Cluster) record(n *Process, region, zone string) {
 	})
 }
 
-// AddNode starts one more node and records it in that zone of region "eu".
+// AddNode starts one more node and records it in that zone of the group's region.
 func (c *Cluster) AddNode(zone string, args ...string) *Process {
 	c.t.Helper()
-	return c.AddNodeIn("eu", zone, args...)
+	return c.AddNodeIn(c.region, zone, args...)
 }
 
 // AddNodeIn starts one more node and records it in that region and zone.
@@ -143,7 +160,7 @@ func (c *Cluster) AddNodeIn(region, zone string, args ...string) *Process {
 
 // AddProxy starts one more proxy.
 func (c *Cluster) AddProxy(args ...string) *Process {
-	id := fmt.Sprintf("p%d", len(c.Proxies)+1)
+	id := fmt.Sprintf("%sp%d", c.prefix, len(c.Proxies)+1)
 	listen, reach := c.net.listener(id)
 	cache := filepath.Join(c.dir, id+".cache")
 	all := append([]string{"proxy", "--listen", listen, "--control", c.ControlURLs(), "--token", Token, "--shared-secret", "marks", "--cache", cache, "--log-level", "debug"}, args...)

@@ -14,7 +14,8 @@ import (
 // is what the directory records. It tells who dialled by the process that owns
 // the other end of the connection.
 type gates struct {
-	t testing.TB
+	t   testing.TB
+	tap *tap
 
 	mu   sync.Mutex
 	ways map[[2]string]*netfault.Way // who dials, who listens
@@ -22,7 +23,7 @@ type gates struct {
 }
 
 func newGates(t testing.TB) *gates {
-	return &gates{t: t, ways: map[[2]string]*netfault.Way{}, pids: map[string]int{}}
+	return &gates{t: t, tap: newTap(), ways: map[[2]string]*netfault.Way{}, pids: map[string]int{}}
 }
 
 func (g *gates) listener(process string) (listen, reach string) {
@@ -41,6 +42,8 @@ func (g *gates) command(_, program string, args []string) *exec.Cmd {
 
 func (g *gates) flags() []string { return nil }
 
+func (g *gates) lives(process, region string) { g.tap.lives(process, region) }
+
 // started tells the process that a name stands for from now on.
 func (g *gates) started(process string, pid int) {
 	g.mu.Lock()
@@ -55,20 +58,40 @@ func (g *gates) way(from, to string) *netfault.Way {
 	if w == nil {
 		w = netfault.NewWay()
 		g.ways[[2]string{from, to}] = w
+		g.tap.on(from, to, w)
 	}
 	return w
 }
 
-func (g *gates) cut(from, to string) {
-	g.way(from, to).CutOne(netfault.Forward)
-	g.way(to, from).CutOne(netfault.Backward)
+func (g *gates) cut(from, to []string) {
+	each(from, to, func(a, b string) {
+		g.way(a, b).CutOne(netfault.Forward)
+		g.way(b, a).CutOne(netfault.Backward)
+	})
 }
 
-func (g *gates) heal() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, w := range g.ways {
-		w.Heal()
+func (g *gates) refuse(a, b []string) {
+	each(a, b, func(a, b string) {
+		g.way(a, b).Reset()
+		g.way(b, a).Reset()
+	})
+}
+
+func (g *gates) heal(a, b []string) {
+	each(a, b, func(a, b string) {
+		g.way(a, b).Heal()
+		g.way(b, a).Heal()
+	})
+}
+
+// each calls f for each of a with each of b, but for a process and itself.
+func each(a, b []string, f func(a, b string)) {
+	for _, x := range a {
+		for _, y := range b {
+			if x != y {
+				f(x, y)
+			}
+		}
 	}
 }
 

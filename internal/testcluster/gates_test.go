@@ -30,7 +30,7 @@ func TestGateKnowsWhoDialled(t *testing.T) {
 			}()
 		}
 	}()
-	g.cut("p1", "n1")
+	g.cut([]string{"p1"}, []string{"n1"})
 	echoes := func() bool {
 		c, err := net.Dial("tcp", reach)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestGateKnowsWhoDialled(t *testing.T) {
 	if echoes() {
 		t.Error("this process is p1 now, and is not cut off")
 	}
-	g.heal()
+	g.heal([]string{"p1"}, []string{"n1"})
 	if !echoes() {
 		t.Error("still cut off after heal")
 	}

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +26,7 @@ type namespaces struct {
 	mu    sync.Mutex
 	hosts map[string]string // process to address
 	ports map[string]int
+	nodes map[string]string // process to region
 }
 
 func mayMakeNamespaces() error {
@@ -39,7 +43,7 @@ func mayMakeNamespaces() error {
 
 func newNamespaces(t testing.TB) *namespaces {
 	n := rand.IntN(1 << 16)
-	ns := &namespaces{t: t, prefix: fmt.Sprintf("dom%04x", n), subnet: fmt.Sprintf("10.%d.%d", 64+n>>8&63, n&255), hosts: map[string]string{}, ports: map[string]int{}}
+	ns := &namespaces{t: t, prefix: fmt.Sprintf("dom%04x", n), subnet: fmt.Sprintf("10.%d.%d", 64+n>>8&63, n&255), hosts: map[string]string{}, ports: map[string]int{}, nodes: map[string]string{}}
 	ns.run("ip", "link", "add", ns.prefix, "type", "bridge")
 	t.Cleanup(func() { ns.run("ip", "link", "del", ns.prefix) })
 	ns.run("ip", "addr", "add", ns.subnet+".1/24", "dev", ns.prefix)
@@ -81,7 +85,10 @@ func (n *namespaces) add(process string) {
 	n.run("ip", "-n", ns, "addr", "add", n.hosts[process]+"/24", "dev", "eth0")
 	n.run("ip", "-n", ns, "link", "set", "eth0", "up")
 	n.run("ip", "netns", "exec", ns, "nft",
-		"add table ip fault; add set ip fault deaf { type ipv4_addr; }; add chain ip fault in { type filter hook input priority 0; }; add rule ip fault in ip saddr @deaf drop")
+		"add table ip fault; add set ip fault deaf { type ipv4_addr; }; add set ip fault rude { type ipv4_addr; }; "+
+			"add chain ip fault in { type filter hook input priority 0; }; add rule ip fault in ip saddr @deaf drop; "+
+			"add rule ip fault in ip saddr @rude reject with tcp reset; "+
+			"add set ip fault far { type ipv4_addr; }; add counter ip fault far; insert rule ip fault in ip saddr @far counter name far")
 }
 
 func (n *namespaces) command(process, program string, args []string) *exec.Cmd {
@@ -91,12 +98,65 @@ func (n *namespaces) command(process, program string, args []string) *exec.Cmd {
 // flags: without TLS the program listens on loopback alone, unless told.
 func (n *namespaces) flags() []string { return []string{"--insecure"} }
 
-func (n *namespaces) cut(from, to string) {
-	n.run("ip", "netns", "exec", n.name(to), "nft", "add element ip fault deaf { "+n.hosts[from]+" }")
+func (n *namespaces) cut(from, to []string) { n.change(to, from, "add element ip fault deaf { %s }; ") }
+
+func (n *namespaces) refuse(a, b []string) {
+	n.change(a, b, "add element ip fault rude { %s }; ")
+	n.change(b, a, "add element ip fault rude { %s }; ")
 }
 
-func (n *namespaces) heal() {
-	for process := range n.hosts {
-		n.run("ip", "netns", "exec", n.name(process), "nft", "flush set ip fault deaf")
+func (n *namespaces) heal(a, b []string) {
+	var undo strings.Builder
+	for _, set := range []string{"deaf", "rude"} { // what is not there cannot be deleted
+		undo.WriteString("add element ip fault " + set + " { %[1]s }; delete element ip fault " + set + " { %[1]s }; ")
 	}
+	n.change(a, b, undo.String())
+	if !slices.Equal(a, b) {
+		n.change(b, a, undo.String())
+	}
+}
+
+// change runs commands of nft, with an address put into them, at each process for each of
+// the others.
+func (n *namespaces) change(at, others []string, commands string) {
+	for _, process := range at {
+		var script strings.Builder
+		for _, other := range others {
+			if other != process {
+				fmt.Fprintf(&script, commands, n.hosts[other])
+			}
+		}
+		n.run("ip", "netns", "exec", n.name(process), "nft", script.String())
+	}
+}
+
+// lives has what a node hears from nodes of other regions counted, and what they hear of it.
+func (n *namespaces) lives(process, region string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other, at := range n.nodes {
+		set := "add"
+		if at == region {
+			set = "add element ip fault far { %[1]s }; delete"
+		}
+		n.change([]string{process}, []string{other}, set+" element ip fault far { %[1]s }; ")
+		n.change([]string{other}, []string{process}, set+" element ip fault far { %[1]s }; ")
+	}
+	n.nodes[process] = region
+}
+
+// crossed counts the packets that nodes heard from nodes of other regions.
+func (n *namespaces) crossed() (packets int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for process := range n.nodes {
+		out, err := exec.Command("ip", "netns", "exec", n.name(process), "nft", "list counter ip fault far").CombinedOutput()
+		m := regexp.MustCompile(`packets (\d+)`).FindSubmatch(out)
+		if err != nil || m == nil {
+			n.t.Fatalf("the packets that %s heard from far: %v: %s", process, err, out)
+		}
+		count, _ := strconv.Atoi(string(m[1]))
+		packets += count
+	}
+	return packets
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 )
 
@@ -15,12 +16,16 @@ type network interface {
 	listener(process string) (listen, reach string)
 	// command makes the command that runs a program with args as that process.
 	command(process, program string, args []string) *exec.Cmd
-	// cut loses what goes from one process to another, silently.
-	cut(from, to string)
-	// heal undoes every cut.
-	heal()
+	// cut loses what goes from each of some processes to each of others, silently.
+	cut(from, to []string)
+	// refuse breaks what connections they have with each other, and refuses new ones.
+	refuse(a, b []string)
+	// heal undoes every cut and refusal between each of some processes and each of others.
+	heal(a, b []string)
 	// flags are further ones that each process needs here.
 	flags() []string
+	// lives says that a process is a node, and in which region.
+	lives(process, region string)
 }
 
 // namespacesEnv asks for network namespaces where the test may make them.
@@ -51,11 +56,13 @@ func (loopback) command(_, program string, args []string) *exec.Cmd {
 	return exec.Command(program, args...)
 }
 
-func (l loopback) cut(from, to string) {
+func (l loopback) cut(from, to []string) {
 	l.t.Fatalf("cut %s from %s: the deployment was started without Options.Faults", from, to)
 }
-func (loopback) heal()           {}
-func (loopback) flags() []string { return nil }
+func (l loopback) refuse(a, b []string) { l.cut(a, b) }
+func (loopback) heal(_, _ []string)     {}
+func (loopback) flags() []string        { return nil }
+func (loopback) lives(_, _ string)      {}
 
 // Cut loses all that the two processes send each other, until Heal.
 func (c *Cluster) Cut(a, b *Process) {
@@ -64,20 +71,32 @@ func (c *Cluster) Cut(a, b *Process) {
 }
 
 // CutOneWay loses all that one process sends the other, until Heal.
-func (c *Cluster) CutOneWay(from, to *Process) { c.net.cut(from.ID, to.ID) }
+func (c *Cluster) CutOneWay(from, to *Process) { c.net.cut([]string{from.ID}, []string{to.ID}) }
 
 // Isolate cuts a process off from every other one, but not from the test, until
 // Heal.
 func (c *Cluster) Isolate(p *Process) {
-	for _, q := range c.All() {
-		if q != p {
-			c.Cut(p, q)
-		}
-	}
+	others := slices.DeleteFunc(ids(c.All()), func(id string) bool { return id == p.ID })
+	cutBoth(c.net, []string{p.ID}, others)
 }
 
 // Heal undoes every cut.
-func (c *Cluster) Heal() { c.net.heal() }
+func (c *Cluster) Heal() {
+	all := ids(c.All())
+	c.net.heal(all, all)
+}
+
+func cutBoth(n network, a, b []string) {
+	n.cut(a, b)
+	n.cut(b, a)
+}
+
+func ids(processes []*Process) (ids []string) {
+	for _, p := range processes {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
 
 // All are the processes: control servers, nodes, proxies.
 func (c *Cluster) All() []*Process {

@@ -22,12 +22,12 @@ import (
 // The program under test: as it is shipped, and with its labelled points, which
 // is built when the first process needs it.
 var (
-	binary    string
+	built     string
 	buildOnce sync.Once
 	buildErr  error
 )
 
-func withPoints() string { return binary + "-points" }
+func withPoints() string { return built + "-points" }
 
 func build(out string, tags string) error {
 	cmd := exec.Command("go", "build", "-tags", tags, "-o", out, "domicile/cmd/domicile")
@@ -47,8 +47,8 @@ func Main(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "domicile")
-		if err := build(binary, "hashicorpmetrics"); err != nil {
+		built = filepath.Join(dir, "domicile")
+		if err := build(built, "hashicorpmetrics"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -57,7 +57,7 @@ func Main(m *testing.M) {
 }
 
 // Binary gives the path of the program that Main built.
-func Binary() string { return binary }
+func Binary() string { return built }
 
 // Process is one of the deployment's processes, kept over its restarts.
 type Process struct {
@@ -120,7 +120,7 @@ func spawn(t testing.TB, n network, p *Process, whole *os.File) *Process {
 // Start runs the process again with the arguments it had.
 func (p *Process) Start() {
 	p.t.Helper()
-	program := binary
+	program := built
 	if p.points.file != "" {
 		if buildOnce.Do(func() { buildErr = build(withPoints(), "hashicorpmetrics,faultpoint") }); buildErr != nil {
 			p.t.Fatal(buildErr)
