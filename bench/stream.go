@@ -29,7 +29,7 @@ func runStream(ctx context.Context, args []string) error {
 	}
 	hub := stream.New(stream.Config{Logger: hclog.NewNullLogger()})
 	defer hub.Close()
-	hub.Reset(state)
+	hub.Reset(stream.Own(state))
 	l, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err

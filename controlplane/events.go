@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"domicile/controlplane/group"
+	"domicile/controlplane/stream"
 	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
@@ -213,21 +214,21 @@ func (l *eventLog) end() uint64 {
 
 // feed is the group's Feed: the stream to proxies, and the events for people.
 type feed struct {
-	stream  group.Feed
+	stream  *stream.Hub
 	events  *eventLog
 	changes *changes
 	moves   *moveMeters
 }
 
 func (f *feed) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
-	f.stream.Publish(prev, events, state)
+	f.stream.Publish(prev, events, stream.Own(state))
 	f.changes.publish(f.events.before, events)
 	f.moves.publish(f.events.before, state, prev, events)
 	f.events.publish(prev, events, state)
 }
 
 func (f *feed) Reset(state *fsm.State) {
-	f.stream.Reset(state)
+	f.stream.Reset(stream.Own(state))
 	f.events.before = state
 	f.changes.everything()
 }

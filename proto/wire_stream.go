@@ -2,6 +2,7 @@ package proto
 
 import (
 	"hash/crc32"
+	"iter"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -12,20 +13,25 @@ import (
 // chunkSize is how many bytes of events go into a Chunk, before compression.
 const chunkSize = 256 << 10
 
-// StreamSnapshot gives the frames of a whole directory to yield, one after the
-// other: Begin, Chunks, End. It holds one Chunk at a time. The bytes are
-// yield's to keep. It stops at yield's first error and returns it.
+// StreamSnapshot gives the frames of a whole directory to yield; see StreamEvents.
 func StreamSnapshot(s *fsm.State, yield func(frame []byte) error) error {
+	return StreamEvents(s.Revision(), fsm.Project(s), yield)
+}
+
+// StreamEvents gives the frames of the directory that events build, at a revision, to
+// yield, one after the other: Begin, Chunks, End. It holds one Chunk at a time. The
+// bytes are yield's to keep. It stops at yield's first error and returns it.
+func StreamEvents(revision fsm.Revision, events iter.Seq[fsm.Event], yield func(frame []byte) error) error {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
 	defer enc.Close()
 	sw := &streamWriter{enc: enc, yield: yield, events: pb.EventsFromVTPool()}
-	if err := sw.frame(&Begin{Revision: s.Revision()}); err != nil {
+	if err := sw.frame(&Begin{Revision: revision}); err != nil {
 		return err
 	}
-	for e := range fsm.Project(s) {
+	for e := range events {
 		if err := sw.add(&e); err != nil {
 			return err
 		}
@@ -33,7 +39,7 @@ func StreamSnapshot(s *fsm.State, yield func(frame []byte) error) error {
 	if err := sw.flush(); err != nil {
 		return err
 	}
-	if err := sw.frame(&End{Revision: s.Revision(), Count: sw.count, Checksum: sw.sum}); err != nil {
+	if err := sw.frame(&End{Revision: revision, Count: sw.count, Checksum: sw.sum}); err != nil {
 		return err
 	}
 	sw.events.ReturnToVTPool()

@@ -38,7 +38,7 @@ func BenchmarkThousandSubscribersReconnect(b *testing.B) {
 		apply(&fsm.AdvanceJob{ID: r.Job, From: fsm.StepMake, To: fsm.StepDone})
 	}
 	h := New(Config{})
-	h.Reset(s.Snapshot())
+	h.Reset(Own(s.Snapshot()))
 	server := httptest.NewServer(h)
 	defer func() {
 		h.Close()

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,31 @@ type Config struct {
 	Linger time.Duration
 }
 
-// Hub is the stream of one server's directory. It implements the group's Feed
-// and http.Handler.
+// Directory is what a Hub streams: a directory at one revision, which does not change.
+type Directory interface {
+	Revision() fsm.Revision
+	// Owner says whose directory it is, and of which history; false while it may not be
+	// shown to subscribers.
+	Owner() (authority string, history uint64, ok bool)
+	// Project yields the events that build it from an empty one.
+	Project() iter.Seq[fsm.Event]
+}
+
+// Own is a group's own directory as its Hub streams it.
+func Own(s *fsm.State) Directory { return own{s} }
+
+type own struct{ *fsm.State }
+
+// Owner tells nothing of what is being recovered: it may be older than what
+// subscribers have.
+func (o own) Owner() (string, uint64, bool) {
+	scope, ok := o.Scope()
+	return scope.Authority(), scope.History, ok && !o.Recovering()
+}
+
+func (o own) Project() iter.Seq[fsm.Event] { return fsm.Project(o.State) }
+
+// Hub is the stream of a directory that a server has. It implements http.Handler.
 type Hub struct {
 	cfg    Config
 	closed chan struct{}
@@ -42,7 +66,7 @@ type Hub struct {
 	subscribers atomic.Int64
 
 	mu      sync.Mutex
-	state   *fsm.State // nil until there is a directory
+	state   Directory // nil until there is a directory
 	ring    []delta
 	first   uint64        // sequence number of ring[0]
 	bytes   int           // of the ring
@@ -93,7 +117,7 @@ func (h *Hub) Close() {
 
 // Publish appends what led from revision prev to state. It is called in the
 // order of the log, never blocks, and keeps events, which must not change.
-func (h *Hub) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
+func (h *Hub) Publish(prev fsm.Revision, events []fsm.Event, state Directory) {
 	d := delta{prev: prev, rev: state.Revision(), events: events}
 	var err error
 	d.frame, err = proto.EncodeFrame(&proto.Delta{Prev: d.prev, Revision: d.rev, Events: events})
@@ -115,13 +139,13 @@ func (h *Hub) Publish(prev fsm.Revision, events []fsm.Event, state *fsm.State) {
 
 // Reset replaces the directory by one that came whole: every subscriber
 // begins again.
-func (h *Hub) Reset(state *fsm.State) {
+func (h *Hub) Reset(state Directory) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.restart(state)
 }
 
-func (h *Hub) restart(state *fsm.State) {
+func (h *Hub) restart(state Directory) {
 	h.first += uint64(len(h.ring))
 	h.ring, h.bytes, h.state, h.whole = nil, 0, state, nil
 	h.epoch++

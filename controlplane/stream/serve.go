@@ -54,23 +54,22 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "bad_request", err.Error())
 		return
 	}
-	state := h.newest()
-	if state == nil {
+	authority, history, epoch, ok := h.owner()
+	if !ok {
 		unavailable(w, "this server does not have the directory yet")
 		return
 	}
-	scope, _ := state.Scope()
-	resumes := has.rev > 0 && has.authority == scope.Authority() && has.history == scope.History
+	resumes := has.rev > 0 && has.authority == authority && has.history == history
 	if resumes && !h.reaches(r.Context(), has.rev) {
 		unavailable(w, "this server is behind what the subscriber holds; ask another")
 		return
 	}
 	h.subscribers.Add(1)
 	defer h.subscribers.Add(-1)
-	s := &subscription{hub: h, w: w, control: http.NewResponseController(w), ctx: r.Context()}
+	s := &subscription{hub: h, w: w, control: http.NewResponseController(w), ctx: r.Context(), epoch: epoch}
 	w.Header().Set("Content-Type", "application/vnd.domicile.stream")
 	w.Header().Set("Cache-Control", "no-store")
-	hello := &proto.Hello{Version: proto.StreamVersion, Authority: scope.Authority(), History: scope.History, Age: h.cfg.Age()}
+	hello := &proto.Hello{Version: proto.StreamVersion, Authority: authority, History: history, Age: h.cfg.Age()}
 	err = s.run(hello, has.rev, resumes)
 	if errors.Is(err, errLagging) {
 		h.cfg.Logger.Info("subscriber cut off: it does not keep up", "peer", r.RemoteAddr)
@@ -88,17 +87,16 @@ func refuse(w http.ResponseWriter, status int, code, text string) {
 	fmt.Fprintf(w, "{\"error\":%q,\"code\":%q}\n", text, code)
 }
 
-// newest is the directory, or nil while there is none that may be shown.
-func (h *Hub) newest() *fsm.State {
+// owner says whose directory this is; false while there is none that may be shown. The
+// answer holds as long as the epoch.
+func (h *Hub) owner() (authority string, history, epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == nil {
-		return nil
+		return "", 0, h.epoch, false
 	}
-	if _, ok := h.state.Scope(); !ok || h.state.Recovering() {
-		return nil // what is being recovered may be older than what subscribers have
-	}
-	return h.state
+	authority, history, ok = h.state.Owner()
+	return authority, history, h.epoch, ok
 }
 
 // reaches waits a moment until this server holds rev.
@@ -125,12 +123,17 @@ func (h *Hub) reaches(ctx context.Context, rev fsm.Revision) bool {
 // errLagging ends the stream of a subscriber that the ring has overtaken.
 var errLagging = errors.New("the subscriber does not keep up")
 
+// errReplaced ends the stream of a subscriber that was greeted for a directory that
+// another one has replaced since.
+var errReplaced = errors.New("the directory was replaced by another one")
+
 // subscription is one subscriber's stream.
 type subscription struct {
 	hub     *Hub
 	w       http.ResponseWriter
 	control *http.ResponseController
 	ctx     context.Context
+	epoch   uint64 // the hub's, when the directory was named in the greeting
 }
 
 // run writes the stream until it ends. The subscriber holds rev if it resumes.
@@ -152,6 +155,8 @@ func (s *subscription) run(hello *proto.Hello, rev fsm.Revision, resumes bool) e
 		if at, err = s.all(); err != nil {
 			return err
 		}
+	} else if at.epoch != s.epoch {
+		return errReplaced
 	} else if err := s.control.Flush(); err != nil {
 		return err
 	}
@@ -162,6 +167,9 @@ func (s *subscription) run(hello *proto.Hello, rev fsm.Revision, resumes bool) e
 func (s *subscription) all() (cursor, error) {
 	w, at := s.hub.wholeFor()
 	defer s.hub.leave(w)
+	if at.epoch != s.epoch {
+		return at, errReplaced
+	}
 	for sent := 0; ; {
 		frames, done, changed, err := w.from(sent)
 		if err != nil {

@@ -107,7 +107,7 @@ func (s *server) publish(n int) {
 	for _, c := range part {
 		events = append(events, c.events...)
 	}
-	s.hub.Publish(part[0].prev, events, part[len(part)-1].state)
+	s.hub.Publish(part[0].prev, events, Own(part[len(part)-1].state))
 	s.next += len(part)
 }
 
@@ -279,7 +279,7 @@ func TestFollowersAgreeWithTheDirectoryAtEachRevision(t *testing.T) {
 		}
 		if i%150 == 149 { // a server restores a snapshot
 			s := servers[rand.N(3)]
-			s.hub.Reset(d.state.Snapshot())
+			s.hub.Reset(Own(d.state.Snapshot()))
 			s.next = len(d.log)
 		}
 	}
@@ -403,12 +403,12 @@ func TestNoDirectoryIs503(t *testing.T) {
 	if r := get(""); r.Code != http.StatusServiceUnavailable || r.Header().Get("Retry-After") == "" {
 		t.Errorf("nothing yet: %d", r.Code)
 	}
-	h.Reset(fsm.New().Snapshot()) // a directory that nobody has named
+	h.Reset(Own(fsm.New().Snapshot())) // a directory that nobody has named
 	if r := get(""); r.Code != http.StatusServiceUnavailable {
 		t.Errorf("no scope: %d", r.Code)
 	}
 	d := newDirectory(t, "c1")
-	h.Reset(d.state.Snapshot())
+	h.Reset(Own(d.state.Snapshot()))
 	if r := get("?since=x"); r.Code != http.StatusBadRequest {
 		t.Errorf("bad number: %d", r.Code)
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"domicile/fsm"
 	"domicile/proto"
 )
 
@@ -14,7 +13,7 @@ var errClosed = errors.New("the stream is closed")
 // whole is a whole directory that is encoded, or being encoded, for any number
 // of subscribers.
 type whole struct {
-	state *fsm.State
+	state Directory
 	users int // under the hub's lock
 
 	mu      sync.Mutex
@@ -63,7 +62,7 @@ func (h *Hub) leave(w *whole) {
 }
 
 func (w *whole) encode(closed <-chan struct{}) {
-	w.finish(proto.StreamSnapshot(w.state, func(frame []byte) error {
+	w.finish(proto.StreamEvents(w.state.Revision(), w.state.Project(), func(frame []byte) error {
 		select {
 		case <-closed:
 			return errClosed

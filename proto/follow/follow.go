@@ -65,6 +65,11 @@ type Config struct {
 	Sink   Sink
 	Logger hclog.Logger
 
+	// Accept is asked at each greeting whether the directory that the server names, with
+	// Revision 0, may be followed; its error ends the stream. Nil: any may that is not
+	// another one than the sink's, or of an older history. It may wait.
+	Accept func(Position) error
+
 	// Silence is the time without a frame after which a server is left for
 	// another [5s]; servers send one a second. Where there is another, so is one
 	// that says that it has not heard its leader for as long: with what it has.
@@ -85,6 +90,7 @@ type Client struct {
 	at     Position
 	heard  time.Time // see Heard
 	server string    // "" while there is no stream
+	ended  error     // why the last stream ended
 }
 
 // New checks cfg and returns a Client that has not heard anything yet.
@@ -136,6 +142,16 @@ func (c *Client) Server() string {
 	return c.server
 }
 
+// Trouble says why the last stream ended, or could not begin; nil while one is read.
+func (c *Client) Trouble() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server != "" {
+		return nil
+	}
+	return c.ended
+}
+
 // Run follows until ctx ends, and returns ctx's error then. It is called once.
 func (c *Client) Run(ctx context.Context) error {
 	pause := c.cfg.PauseLeast
@@ -149,6 +165,9 @@ func (c *Client) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		c.mu.Lock()
+		c.ended = err
+		c.mu.Unlock()
 		if level := told.level(server, err, time.Now(), c.Heard().IsZero()); level != hclog.NoLevel {
 			c.cfg.Logger.Log(level, "the stream of the directory ended", "server", server, "revision", c.Position().Revision, "err", err)
 		}

@@ -64,6 +64,11 @@ func (r *reading) greet(h *proto.Hello) error {
 	if want := r.client.cfg.Authority; want != "" && h.Authority != want {
 		return fmt.Errorf("the server has the directory of %s, and that of %s was asked for", h.Authority, want)
 	}
+	if accept := r.client.cfg.Accept; accept != nil {
+		if err := accept(Position{Authority: h.Authority, History: h.History}); err != nil {
+			return err
+		}
+	}
 	if r.at.Authority != "" {
 		switch {
 		case h.Authority != r.at.Authority:
