@@ -1,10 +1,12 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -38,24 +40,36 @@ type change struct {
 	replayed bool
 }
 
-// change serves a request that changes something: on the leader by h, anywhere
-// else by relaying it to the leader. What h does goes on when the client goes
-// away.
+// change serves a request that changes something of the group that is asked; see
+// changeOf.
 func (s *Server) change(h func(http.ResponseWriter, *change) error) httpserve.HandlerFunc {
+	return s.changeOf(s.byGroup, h)
+}
+
+// changeOf serves a request that changes something: on the leader of the group whose it
+// is by h, anywhere else by relaying it there. What h does goes on when the client goes
+// away.
+func (s *Server) changeOf(whose ownerFunc, h func(http.ResponseWriter, *change) error) httpserve.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := idempotencyKey(r)
 		if err != nil {
 			return err
 		}
+		body, err := httpserve.ReadBody(r, maxBody)
+		if err != nil {
+			return err
+		}
+		if o, err := whose(r, body); err != nil {
+			return err
+		} else if o != s.own() {
+			return s.relayBetween(w, r, o, body)
+		}
 		if leader := s.group.Leader(); !leader.Self {
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			return s.relay(w, r, leader)
 		}
 		if !s.group.HasDirectory() {
 			return errNoDirectory()
-		}
-		body, err := httpserve.ReadBody(r, maxBody)
-		if err != nil {
-			return err
 		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()

@@ -46,8 +46,11 @@ type Config struct {
 	// again, to add this one.
 	Bootstrap bool
 	Join      []string
-	// Region whose directory this is; "" for the global group.
+	// Region whose directory this is; "" for the global group. A region's server follows
+	// the global directory from Global: base URLs of servers of the global group, or of its
+	// proxies.
 	Region fsm.RegionName
+	Global []string
 	// Settings seed a new directory.
 	Settings fsm.Settings
 
@@ -76,6 +79,10 @@ func (c Config) check() (Config, error) {
 		return c, errors.New("a control server needs a listener for its API and one for Raft")
 	case c.DataDir == "" || c.Logger == nil:
 		return c, errors.New("a control server needs a data folder and a logger")
+	case c.Region != "" && len(c.Global) == 0:
+		return c, errors.New("a region's server needs the addresses of the global group, whose directory it follows (--global)")
+	case c.Region == "" && len(c.Global) > 0:
+		return c, errors.New("the global group follows no other: name the region whose directory this server keeps (--region), or leave --global out")
 	}
 	if c.API == "" {
 		c.API = "http://" + c.Listener.Addr().String()
@@ -88,6 +95,11 @@ func (c Config) check() (Config, error) {
 	for i, j := range c.Join {
 		if c.Join[i], err = routerAddress(j); err != nil {
 			return c, errors.Join(errors.New("a server to join through is not an address (--join)"), err)
+		}
+	}
+	for i, g := range c.Global {
+		if c.Global[i], err = routerAddress(g); err != nil {
+			return c, errors.Join(errors.New("a server of the global group is not an address (--global)"), err)
 		}
 	}
 	if c.Registry == nil {

@@ -82,7 +82,7 @@ func TestG10AGroupOpenedOverAnotherRegionsDirectoryRefusesToStart(t *testing.T) 
 	}
 	us = us.again()
 	us.until("leads", func() bool { ok, _ := us.group.Ready(); return ok })
-	eu := start(t, Config{ID: "x1", Region: "eu", DataDir: t.TempDir(), Token: adminToken, Join: []string{"http://" + us.addr}},
+	eu := start(t, Config{ID: "x1", Region: "eu", Global: []string{"http://127.0.0.1:1"}, DataDir: t.TempDir(), Token: adminToken, Join: []string{"http://" + us.addr}},
 		"127.0.0.1:0", "127.0.0.1:0")
 	r := us.ask("POST", "/_shard/group/servers", fmt.Sprintf(`{"id":"x1","raft":%q,"api":"http://%s","region":"eu"}`, eu.config.RaftAdvertise, eu.addr))
 	us.want(r, 409, proto.CodeGroupConflict)

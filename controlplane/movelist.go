@@ -14,7 +14,7 @@ import (
 )
 
 // moveParams are the query parameters of the list.
-var moveParams = []string{"tenant", "node", "active", "kind", "after", "limit"}
+var moveParams = []string{"tenant", "node", "active", "kind", "after", "limit", "region"}
 
 // moveQuery says which moves are asked for.
 type moveQuery struct {

@@ -272,7 +272,7 @@ func (s *Server) cancelMove(w http.ResponseWriter, c *change) error {
 	if err := c.none(); err != nil {
 		return err
 	}
-	if _, err := parseQuery(c.Request); err != nil {
+	if _, err := parseQuery(c.Request, "region"); err != nil {
 		return err
 	}
 	id, ok := moveID(c.PathValue("move"))

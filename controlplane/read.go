@@ -74,6 +74,19 @@ func (s *Server) ledRead(h func(http.ResponseWriter, *http.Request, *fsm.State) 
 	}
 }
 
+// readOf is a read by h where it is this group's, and relayed to the group whose it is
+// elsewhere.
+func (s *Server) readOf(whose ownerFunc, h httpserve.HandlerFunc) httpserve.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if o, err := whose(r, nil); err != nil {
+			return err
+		} else if o != s.own() {
+			return s.relayBetween(w, r, o, nil)
+		}
+		return h(w, r)
+	}
+}
+
 // parseQuery reads the query strictly: one that is not encoded as it should
 // be, a parameter that is not known or is given twice is 400.
 func parseQuery(r *http.Request, known ...string) (url.Values, error) {

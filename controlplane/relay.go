@@ -33,8 +33,9 @@ const (
 // relayedHeaders go along with a relayed request, and those of answeredHeaders
 // with its answer.
 var (
-	relayedHeaders  = []string{"Authorization", "Content-Type", proto.HeaderIdempotencyKey}
-	answeredHeaders = []string{"Content-Type", "Content-Length", proto.HeaderRevision, "Retry-After", "Link", "WWW-Authenticate", "Allow"}
+	relayedHeaders  = []string{"Authorization", "Content-Type", proto.HeaderIdempotencyKey, proto.HeaderRelayedBetween, proto.HeaderOriginRegion}
+	answeredHeaders = []string{"Content-Type", "Content-Length", proto.HeaderRevision, proto.HeaderDirectory, proto.HeaderAlso,
+		proto.HeaderUnreachable, "Retry-After", "Link", "WWW-Authenticate", "Allow"}
 )
 
 // relay passes a request on to the leader, once, marked so that it goes no
@@ -72,6 +73,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, leader group.Lead
 		}
 	}
 	req.Header.Set(proto.HeaderRelayed, "1")
+	req.Header.Set(proto.HeaderOriginPeer, httpserve.OriginPeer(r))
 	req.Header.Set(proto.HeaderRequestID, httpserve.RequestID(r.Context()))
 	resp, err := s.peers.Do(req)
 	if err != nil {
@@ -127,8 +129,35 @@ func outcomeUnknown(err error) error {
 			"ask again with the same Idempotency-Key, or look at what is recorded"}
 }
 
-// answerRelayed gives the leader's answer, once this server's own directory
-// has what it tells of.
+// awaitTold waits until what this server has of the directories that an answer names is as
+// new as the answer. One that lags behind answers all the same: the change is made.
+func (s *Server) awaitTold(ctx context.Context, answer http.Header) {
+	ctx, cancel := context.WithTimeout(ctx, ownWrites)
+	defer cancel()
+	own, _ := s.ownName()
+	wait := func(authority string, rev fsm.Revision) {
+		switch {
+		case authority == own.Authority:
+			_ = s.group.WaitRevision(ctx, rev)
+		case s.global != nil:
+			_ = s.global.Wait(ctx, authority, rev)
+		}
+	}
+	rev, err := strconv.ParseUint(answer.Get(proto.HeaderRevision), 10, 64)
+	of, named := proto.ParseDirectoryName(answer.Get(proto.HeaderDirectory))
+	if !named {
+		of = own // a server from before directories were named
+	}
+	if err == nil {
+		wait(of.Authority, fsm.Revision(rev))
+	}
+	if also, ok := proto.ParseAlso(answer.Get(proto.HeaderAlso)); ok {
+		wait(also.Authority, also.Revision)
+	}
+}
+
+// answerRelayed gives another server's answer, once this server's own directory, or its
+// copy of the global one, has what it tells of.
 func (s *Server) answerRelayed(w http.ResponseWriter, r *http.Request, resp *http.Response) error {
 	body := io.Reader(resp.Body)
 	if resp.StatusCode == http.StatusConflict {
@@ -142,12 +171,7 @@ func (s *Server) answerRelayed(w http.ResponseWriter, r *http.Request, resp *htt
 		}
 		body = bytes.NewReader(text)
 	}
-	if rev, err := strconv.ParseUint(resp.Header.Get(proto.HeaderRevision), 10, 64); err == nil {
-		ctx, cancel := context.WithTimeout(r.Context(), ownWrites)
-		defer cancel()
-		// One that lags behind answers all the same: the change is made.
-		_ = s.group.WaitRevision(ctx, fsm.Revision(rev))
-	}
+	s.awaitTold(r.Context(), resp.Header)
 	for _, name := range answeredHeaders {
 		if values := resp.Header.Values(name); len(values) > 0 {
 			w.Header()[http.CanonicalHeaderKey(name)] = values

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
+	"domicile/controlplane/global"
 	"domicile/controlplane/group"
 	"domicile/controlplane/lease"
 	"domicile/controlplane/stream"
@@ -34,25 +35,30 @@ const (
 // Server is a control server: one server of a group, and the admin API on it.
 type Server struct {
 	// constant after New
-	config  Config
-	logger  hclog.Logger
-	group   *group.Group
-	stream  *stream.Hub
-	events  *eventLog
-	nodes   *nodeClient
-	peers   *http.Client // to the group's other servers; follows no redirect
-	usage   *usage
-	asked   *askers
-	jobs    *executor
-	keeper  *lease.Keeper
-	changes *changes
-	known   *knowledge
-	moves   *moveMeters
-	audit   *audit.Log
-	handler *httpserve.Handler
-	token   atomic.Pointer[string] // shown to the group's other servers
-	meters  meters
-	streams atomic.Int64 // streams that are being served
+	config Config
+	logger hclog.Logger
+	group  *group.Group
+	stream *stream.Hub
+	events *eventLog
+	nodes  *nodeClient
+	peers  *http.Client // to the group's other servers; follows no redirect
+	links  *links       // to the other groups
+	// global is a region's copy of the global directory, and globalStream serves it on; nil
+	// on a server of the global group.
+	global       *global.Copy
+	globalStream *stream.Hub
+	usage        *usage
+	asked        *askers
+	jobs         *executor
+	keeper       *lease.Keeper
+	changes      *changes
+	known        *knowledge
+	moves        *moveMeters
+	audit        *audit.Log
+	handler      *httpserve.Handler
+	token        atomic.Pointer[string] // shown to the group's other servers
+	meters       meters
+	streams      atomic.Int64 // streams that are being served
 	// joinWait is joinTimeout; tests shorten it before Run.
 	joinWait time.Duration
 	close    func() error
@@ -90,7 +96,7 @@ func newServer(config Config) (*Server, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
-		changes: newChanges(), known: &knowledge{}, moves: newMoveMeters(),
+		changes: newChanges(), known: &knowledge{}, moves: newMoveMeters(), links: newLinks(&config),
 	}
 	s.known.clear()
 	s.token.Store(&config.Token)
@@ -104,12 +110,14 @@ func newServer(config Config) (*Server, error) {
 	s.close = sync.OnceValue(func() error {
 		s.giveUp()
 		transport.CloseIdleConnections()
+		s.links.close()
 		listener := s.config.Listener.Close()
 		if errors.Is(listener, net.ErrClosed) { // by Run
 			listener = nil
 		}
 		return errors.Join(s.group.Close(), listener, s.audit.Close())
 	})
+	s.openGlobal()
 	if err := s.register(); err != nil {
 		return nil, errors.Join(fmt.Errorf("metrics: %w", err), s.close())
 	}
@@ -173,6 +181,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return s.group.Run(serving)
 	})
 	work.Go(func() error { return s.watchLeader(serving) })
+	if s.global != nil {
+		work.Go(func() error { return s.global.Run(serving) })
+	}
 	work.Go(func() error {
 		<-ctx.Done()
 		defer stopGroup()
@@ -189,6 +200,9 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) stop(server *http.Server) {
 	s.events.close()
 	s.stream.Close()
+	if s.globalStream != nil {
+		s.globalStream.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -217,6 +231,9 @@ func (s *Server) now() fsm.Millis { return fsm.Millis(time.Now().UnixMilli()) }
 func (s *Server) before(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/_shard/") {
 		setRevision(w, s.group.State().Revision())
+		if name, ok := s.ownName(); ok {
+			w.Header().Set(proto.HeaderDirectory, name.String())
+		}
 	}
 }
 
@@ -227,26 +244,15 @@ func (s *Server) done(served httpserve.Served) {
 	event := audit.Change
 	switch {
 	case served.Status == http.StatusUnauthorized:
-		event = audit.RefusedToken
+		event, served.Origin = audit.RefusedToken, "" // whoever has no token may say anything
 	case served.Method == http.MethodGet || served.Method == http.MethodHead || served.Method == http.MethodOptions:
 		return
 	}
 	err := s.audit.Write(audit.Entry{At: served.At, Event: event, Method: served.Method, Path: served.Path,
-		Status: served.Status, Peer: served.Peer, RequestID: served.RequestID})
+		Status: served.Status, Peer: served.Peer, Origin: served.Origin, RequestID: served.RequestID})
 	if err != nil {
 		s.logger.Error("the audit log cannot be written", "err", err)
 	}
-}
-
-// subscribe serves the directory's stream.
-func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
-	if !s.group.HasDirectory() {
-		return errNoDirectory()
-	}
-	s.streams.Add(1)
-	defer s.streams.Add(-1)
-	s.stream.ServeHTTP(w, r)
-	return nil
 }
 
 // health answers while the process runs.

@@ -34,6 +34,10 @@ func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
 	status := s.group.Status()
 	out := proto.Group{Region: status.Region, ID: status.ID, Cluster: status.Cluster, Term: status.Term,
 		Index: status.Applied, Servers: []proto.Server{}}
+	if name, ok := s.ownName(); ok {
+		out.Authority, out.History = name.Authority, name.History
+	}
+	out.Global = s.describeGlobal()
 	if status.Leader.Known {
 		out.Leader = status.Leader.ID
 	}

@@ -11,13 +11,15 @@ import (
 
 // Entry is a line of the log.
 type Entry struct {
-	At        time.Time `json:"at"`    // RFC 3339, UTC
-	Event     Event     `json:"event"` // what kind of line it is
-	Method    string    `json:"method"`
-	Path      string    `json:"path"` // without the query
-	Status    int       `json:"http_status"`
-	Peer      string    `json:"peer"` // address of the other end of the connection
-	RequestID string    `json:"request_id"`
+	At     time.Time `json:"at"`    // RFC 3339, UTC
+	Event  Event     `json:"event"` // what kind of line it is
+	Method string    `json:"method"`
+	Path   string    `json:"path"` // without the query
+	Status int       `json:"http_status"`
+	Peer   string    `json:"peer"` // address of the other end of the connection
+	// Origin is who asked the server that relayed this to the one that writes, which says so.
+	Origin    string `json:"origin,omitempty"`
+	RequestID string `json:"request_id"`
 }
 
 // Event is the kind of an Entry.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -36,13 +35,16 @@ type Config struct {
 
 // Served says what became of a request.
 type Served struct {
-	At        time.Time
-	Took      time.Duration
-	Route     string // its name; "" for an unknown path
-	Method    string
-	Path      string
-	Status    int
-	Peer      string // address of the other end of the connection, without port
+	At     time.Time
+	Took   time.Duration
+	Route  string // its name; "" for an unknown path
+	Method string
+	Path   string
+	Status int
+	Peer   string // address of the other end of the connection, without port
+	// Origin is who asked the server that relayed this here, as that server tells; "" for
+	// what was not relayed.
+	Origin    string
 	RequestID string
 }
 
@@ -139,12 +141,9 @@ func (h *Handler) finish(rec *recorder, r *http.Request, route *Route, begun tim
 
 func served(rec *recorder, r *http.Request, route *Route, begun time.Time) Served {
 	s := Served{At: begun, Took: time.Since(begun), Method: r.Method, Path: r.URL.Path,
-		Status: rec.status, Peer: r.RemoteAddr, RequestID: RequestID(r.Context())}
+		Status: rec.status, Peer: peer(r), Origin: origin(r), RequestID: RequestID(r.Context())}
 	if s.Status == 0 {
 		s.Status = http.StatusOK // net/http's own, when a handler writes nothing
-	}
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		s.Peer = host
 	}
 	if route != nil {
 		s.Route = route.Name

@@ -1,0 +1,345 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+const (
+	// greetWithin bounds how long one server of another group may take to show that it is
+	// there: a few ways there and back between continents. reachWithin is how long they are
+	// tried, one after the other, before the group counts as unreachable.
+	greetWithin = 1500 * time.Millisecond
+	reachWithin = 2500 * time.Millisecond
+	// silentFor is how long it counts as that afterwards: each request would wait for the
+	// same. It is the longest that a link may be back before it is noticed.
+	silentFor = time.Second
+	// askWithin bounds a question to another group whose answer is a part of one of ours.
+	askWithin = 2 * time.Second
+)
+
+// links are the ways to the other groups. Each group has servers, or routers that relay
+// to its servers, any of which will do: the one that answered last is asked first.
+type links struct {
+	transport func() *http.Transport
+	reads     http.Client
+
+	mu sync.Mutex
+	to map[string]*link // by region, or proto.GlobalScope
+}
+
+// link is the way to one group.
+type link struct {
+	first  string    // address to be asked first
+	silent time.Time // until when it is taken for unreachable
+}
+
+func newLinks(config *Config) *links {
+	return &links{transport: config.transport, reads: http.Client{Transport: config.transport(), CheckRedirect: stay},
+		to: make(map[string]*link)}
+}
+
+// stay follows no redirect: tokens are for the other end alone.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func (l *links) close() { l.reads.CloseIdleConnections() }
+
+// order gives the addresses in the order in which to try them; none while the group is
+// taken for unreachable.
+func (l *links) order(to string, addresses []string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.to[to]
+	switch {
+	case k == nil:
+		return addresses
+	case time.Now().Before(k.silent):
+		return nil
+	}
+	i := max(0, slices.Index(addresses, k.first))
+	return slices.Concat(addresses[i:], addresses[:i])
+}
+
+// note notes which address is to be asked first from now on, and whether the group was
+// reached at all.
+func (l *links) note(to, first string, reached bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := &link{first: first}
+	if !reached {
+		k.silent = time.Now().Add(silentFor)
+	}
+	l.to[to] = k
+}
+
+// errNotReached says that no server of a group answers: nothing that changes anything was
+// sent.
+var errNotReached = errors.New("none of its addresses answers")
+
+// ask sends a request to another group: to its addresses one after the other, until one
+// is there. errNotReached: a change was not sent to any.
+func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.Request, body []byte) (*http.Response, error) {
+	send := l.change
+	if q.Method == http.MethodGet || q.Method == http.MethodHead {
+		send = l.read
+	}
+	began := time.Now()
+	order := l.order(to, addresses)
+	var failures []error
+	for i, address := range order {
+		if time.Since(began) > reachWithin {
+			break
+		}
+		next := order[(i+1)%len(order)]
+		resp, sent, err := send(ctx, address, q, body)
+		switch {
+		case err == nil && resp.StatusCode == http.StatusServiceUnavailable:
+			l.note(to, next, true) // it knows no leader, or reaches no control server
+			return resp, nil
+		case err == nil:
+			l.note(to, address, true)
+			return resp, nil
+		case sent || ctx.Err() != nil:
+			return nil, err
+		}
+		failures = append(failures, err)
+	}
+	if len(failures) > 0 {
+		l.note(to, order[len(failures)%len(order)], false)
+	}
+	return nil, errors.Join(append(failures, errNotReached)...)
+}
+
+// read asks one address for something. It may be asked again elsewhere whatever happens,
+// so sent is never set.
+func (l *links) read(ctx context.Context, address string, q *http.Request, _ []byte) (resp *http.Response, sent bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	alarm := time.AfterFunc(greetWithin, cancel)
+	req, err := aimed(ctx, address, q, nil)
+	if err != nil {
+		cancel()
+		return nil, false, err
+	}
+	resp, err = l.reads.Do(req)
+	if !alarm.Stop() && err == nil {
+		resp.Body.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+		return nil, false, err
+	}
+	resp.Body = &after{resp.Body, cancel}
+	return resp, false, nil
+}
+
+// change sends a change to one address, over a connection of its own on which the other
+// end has just answered: one that was opened before a link was cut takes a request all the
+// same, and nothing would tell whether it arrived. sent is set once it may have been.
+func (l *links) change(ctx context.Context, address string, q *http.Request, body []byte) (resp *http.Response, sent bool, err error) {
+	transport := l.transport()
+	client := &http.Client{Transport: transport, CheckRedirect: stay}
+	defer func() {
+		if err != nil {
+			transport.CloseIdleConnections()
+		}
+	}()
+	if err := greet(ctx, client, address); err != nil {
+		return nil, false, err
+	}
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	req, err := aimed(traced, address, q, body)
+	if err != nil {
+		return nil, false, err
+	}
+	if resp, err = client.Do(req); err != nil {
+		return nil, connected.Load(), err
+	}
+	resp.Body = &after{resp.Body, transport.CloseIdleConnections}
+	return resp, false, nil
+}
+
+// greet returns once the other end of a new connection has answered.
+func greet(ctx context.Context, client *http.Client, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/_health", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxNodeAnswer)) // to its end, so that the connection is used again
+	return err
+}
+
+// aimed is q as it is sent to an address.
+func aimed(ctx context.Context, address string, q *http.Request, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, q.Method, address+q.URL.RequestURI(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = q.Header.Clone()
+	return req, nil
+}
+
+// after is a body that has something done once it is closed.
+type after struct {
+	io.ReadCloser
+	do func()
+}
+
+func (b *after) Close() error {
+	defer b.do()
+	return b.ReadCloser.Close()
+}
+
+// addresses says how another group is reached.
+func (s *Server) addresses(o owner) []string {
+	if o.global {
+		return s.config.Global
+	}
+	if d := s.globalCopy(); d != nil {
+		if region, ok := d.Region(o.region); ok {
+			return region.Routers
+		}
+		return nil
+	}
+	if region, ok := s.group.State().Region(o.region); ok {
+		return region.Routers
+	}
+	return nil
+}
+
+// towards makes the request that another group is sent for r: with this server's own
+// token, marked so that it goes to no third group.
+func (s *Server) towards(r *http.Request) *http.Request {
+	q := &http.Request{Method: r.Method, URL: r.URL, Header: make(http.Header)}
+	for _, name := range []string{"Content-Type", proto.HeaderIdempotencyKey} {
+		if values := r.Header.Values(name); len(values) > 0 {
+			q.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if token := *s.token.Load(); token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	name, _ := s.ownName()
+	q.Header.Set(proto.HeaderRelayedBetween, name.Authority)
+	q.Header.Set(proto.HeaderRequestID, httpserve.RequestID(r.Context()))
+	q.Header.Set(proto.HeaderOriginPeer, httpserve.OriginPeer(r))
+	if s.config.Region != "" {
+		q.Header.Set(proto.HeaderOriginRegion, string(s.config.Region))
+	}
+	return q
+}
+
+// relayBetween passes a request on to the group whose it is, once.
+func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, body []byte) error {
+	if from := r.Header.Get(proto.HeaderRelayedBetween); from != "" {
+		e := httpserve.Errorf(proto.Status(proto.CodeNotOwner), proto.CodeNotOwner,
+			"this was relayed here by %s, and is %s's; nothing was done: that group's copy of the global directory is behind, or what it was given as --global or routers is wrong; ask again shortly", from, o)
+		e.Fields = map[string]any{"owner": o.name()}
+		return e
+	}
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	within := relayTimeout
+	if read {
+		within = readTimeout
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), within)
+	defer cancel()
+	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), s.towards(r), body)
+	switch {
+	case errors.Is(err, errNotReached), err != nil && read:
+		return unreachable(o, err)
+	case err != nil:
+		return outcomeUnknown(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return tokenElsewhere(o)
+	}
+	return s.answerRelayed(w, r, resp)
+}
+
+// unreachable says that a group could not be asked, and that nothing has changed.
+func unreachable(o owner, cause error) *httpserve.Error {
+	code, text := proto.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
+	if o.global {
+		code, text = proto.CodeGlobalUnreachable, "no server of "+o.String()+" is reached"
+	}
+	e := httpserve.Errorf(proto.Status(code), code, "%s; nothing was done, ask again once the link is back", text)
+	e.Cause = cause
+	if !o.global {
+		e.Fields = map[string]any{"region": o.region}
+	}
+	return e
+}
+
+func tokenElsewhere(o owner) error {
+	e := unreachable(o, nil)
+	e.Text = fmt.Sprintf("%s refuses this group's token: all groups of a deployment have the same --token; nothing was done", o)
+	return e
+}
+
+// question asks another group for its part of an answer of this one.
+func (s *Server) question(ctx context.Context, o owner, r *http.Request, uri string) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	url, err := r.URL.Parse(uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := s.towards(r)
+	q.Method, q.URL = http.MethodGet, url
+	q.Header.Del(proto.HeaderIdempotencyKey)
+	q.Header.Del("Content-Type")
+	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), q, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
+	return resp, body, err
+}
+
+// maxPart bounds what is read of another group's part of an answer: a page of tenants.
+const maxPart = 64 << 20
+
+// owner is the group whose a change is.
+type owner struct {
+	global bool
+	region fsm.RegionName // where it is not the global group
+}
+
+// name is by which the group is called in texts, fields and headers.
+func (o owner) name() string {
+	if o.global {
+		return proto.GlobalScope
+	}
+	return string(o.region)
+}
+
+func (o owner) String() string {
+	if o.global {
+		return "the global group"
+	}
+	return "region " + string(o.region)
+}
