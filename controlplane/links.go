@@ -253,7 +253,7 @@ func (s *Server) towards(r *http.Request) *http.Request {
 // relayBetween passes a request on to the group whose it is, once.
 func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, body []byte) error {
 	if from := r.Header.Get(proto.HeaderRelayedBetween); from != "" {
-		e := httpserve.Errorf(proto.Status(proto.CodeNotOwner), proto.CodeNotOwner,
+		e := httpserve.Errorf(proto.Status(fsm.CodeNotOwner), fsm.CodeNotOwner,
 			"this was relayed here by %s, and is %s's; nothing was done: that group's copy of the global directory is behind, or what it was given as --global or routers is wrong; ask again shortly", from, o)
 		e.Fields = map[string]any{"owner": o.name()}
 		return e
@@ -281,7 +281,7 @@ func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, b
 
 // unreachable says that a group could not be asked, and that nothing has changed.
 func unreachable(o owner, cause error) *httpserve.Error {
-	code, text := proto.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
+	code, text := fsm.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
 	if o.global {
 		code, text = proto.CodeGlobalUnreachable, "no server of "+o.String()+" is reached"
 	}
