@@ -65,12 +65,17 @@ func TestServersJoinThroughAnyAndLeave(t *testing.T) {
 // and joins groups under wrong names.
 func TestG10AGroupOpenedOverAnotherRegionsDirectoryRefusesToStart(t *testing.T) {
 	dir := t.TempDir()
-	g := startGroup(t, 1, func(c *Config) { c.Region, c.DataDir = "us", filepath.Join(dir, "us") })
+	g := startGroup(t, 1, func(c *Config) {
+		c.Region, c.Global, c.DataDir = "us", []string{"http://127.0.0.1:1"}, filepath.Join(dir, "us")
+	})
 	us := g.leader()
 	us.kill()
 	for _, region := range []fsm.RegionName{"", "eu"} {
 		config := us.config
 		config.Region = region
+		if region == "" {
+			config.Global = nil
+		}
 		config.Listener, config.RaftListener = listenOn(t, "127.0.0.1:0"), listenOn(t, "127.0.0.1:0")
 		s, err := New(config)
 		if err == nil {

@@ -23,7 +23,8 @@ type controlCmd struct {
 	RaftAdvertise string   `placeholder:"HOST:PORT" help:"How the others reach --raft-listen; stable over restarts. Default: --raft-listen."`
 	Bootstrap     bool     `help:"Be the first server of a new group; not together with --join. Ignored once the data folder holds one."`
 	Join          []string `sep:"," placeholder:"URL" help:"Join an existing group through any of its servers; asked again until it succeeds. Ignored once the data folder holds a group."`
-	Region        string   `help:"Region whose directory this is; none: the directory of all regions."`
+	Region        string   `help:"Region whose own directory this group keeps, together with --global; none: the global directory, of all other regions and of every tenant's name."`
+	Global        []string `sep:"," placeholder:"URL" help:"Servers of the global group, or its proxies, whose directory a region's group follows; together with --region."`
 
 	Token                string `help:"Token that the admin API asks for, and that this server shows to the others."`
 	TokenFile            string `placeholder:"FILE" help:"File that holds the token."`
@@ -44,7 +45,8 @@ type controlCmd struct {
 
 // Help shows how a group is started.
 func (*controlCmd) Help() string {
-	return "A group of three, each on a machine of its own:\n\n  domicile control --id c1 --data /var/lib/domicile --bootstrap …\n  domicile control --id c2 --data /var/lib/domicile --join http://c1:8070 …\n  domicile control --id c3 --data /var/lib/domicile --join http://c1:8070 …"
+	return "A group of three, each on a machine of its own:\n\n  domicile control --id c1 --data /var/lib/domicile --bootstrap …\n  domicile control --id c2 --data /var/lib/domicile --join http://c1:8070 …\n  domicile control --id c3 --data /var/lib/domicile --join http://c1:8070 …\n\n" +
+		"A region that keeps its own directory has such a group of its own, which follows the global one:\n\n  domicile control --id us1 --data /var/lib/domicile --region us --global http://c1:8070,http://c2:8070 --bootstrap …"
 }
 
 // gcPercent keeps the heap of a server within half as much again as its
@@ -60,6 +62,13 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 		return usagef("--bootstrap makes a new group and --join enters an existing one; give one of them")
 	}
 	if err := c.checkSettings(); err != nil {
+		return err
+	}
+	if (c.Region == "") != (len(c.Global) == 0) {
+		return usagef("--region names the region whose own directory this is, and --global whom to ask for the global one; give both or neither")
+	}
+	global, err := baseURLs("global", c.Global)
+	if err != nil {
 		return err
 	}
 	join, err := baseURLs("join", c.Join)
@@ -94,7 +103,7 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 		ID: fsm.MemberID(c.ID), DataDir: c.Data,
 		Listener: l, API: c.api(l, files),
 		RaftListener: raft, RaftDial: dial, RaftAdvertise: c.RaftAdvertise,
-		Bootstrap: c.Bootstrap, Join: join, Region: fsm.RegionName(c.Region),
+		Bootstrap: c.Bootstrap, Join: join, Region: fsm.RegionName(c.Region), Global: global,
 		Settings: c.settings(replication), Token: token, Audit: c.Audit,
 		Build: version, Logger: c.logger(e, "control"),
 	}
