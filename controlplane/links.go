@@ -27,8 +27,6 @@ const (
 	// silentFor is how long it counts as that afterwards: each request would wait for the
 	// same. It is the longest that a link may be back before it is noticed.
 	silentFor = time.Second
-	// askWithin bounds a question to another group whose answer is a part of one of ours.
-	askWithin = 2 * time.Second
 )
 
 // links are the ways to the other groups. Each group has servers, or routers that relay
@@ -298,30 +296,6 @@ func tokenElsewhere(o owner) error {
 	e.Text = fmt.Sprintf("%s refuses this group's token: all groups of a deployment have the same --token; nothing was done", o)
 	return e
 }
-
-// question asks another group for its part of an answer of this one.
-func (s *Server) question(ctx context.Context, o owner, r *http.Request, uri string) (*http.Response, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	url, err := r.URL.Parse(uri)
-	if err != nil {
-		return nil, nil, err
-	}
-	q := s.towards(r)
-	q.Method, q.URL = http.MethodGet, url
-	q.Header.Del(proto.HeaderIdempotencyKey)
-	q.Header.Del("Content-Type")
-	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), q, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
-	return resp, body, err
-}
-
-// maxPart bounds what is read of another group's part of an answer: a page of tenants.
-const maxPart = 64 << 20
 
 // owner is the group whose a change is.
 type owner struct {
