@@ -53,6 +53,11 @@ func (c *change) tellDeparting(j *Job, cmd *TellTask) *Refusal {
 			return stale
 		}
 		c.departed(j, p)
+	case TaskSettled:
+		if j.Step != StepRemove {
+			return stale
+		}
+		c.settleDeparted(j)
 	default:
 		return stale
 	}
@@ -118,8 +123,8 @@ func (c *change) endLocal(j *Job) {
 	c.endTask(j)
 }
 
-// departed has what this directory's nodes hold of a unit go, after a grace: the global
-// directory has it elsewhere.
+// departed has what this directory's nodes hold of a unit go, some time after it has
+// settled (TaskSettled): the global directory has it elsewhere.
 func (c *change) departed(j *Job, p *Placed) {
 	if j.Step == StepRemove {
 		return
@@ -128,10 +133,20 @@ func (c *change) departed(j *Job, p *Placed) {
 	c.removeHeld(j, p, StepRemove, nil)
 }
 
+// settleDeparted begins the grace of what is left of a unit that has departed. Until then
+// it may be the only one that holds what was acknowledged.
+func (c *change) settleDeparted(j *Job) {
+	if j.Since == 0 {
+		next := *j
+		next.Since = c.now
+		c.putJob(&next)
+	}
+}
+
 // removeHeld has a job remove a unit from every node that holds something of it.
 func (c *change) removeHeld(j *Job, p *Placed, step JobStep, why *Refusal) {
 	next := *j
-	next.Step, next.Problem, next.Since = step, "", c.now
+	next.Step, next.Problem = step, ""
 	if why != nil {
 		next.Refusal = why.kept()
 	}

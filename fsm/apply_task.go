@@ -189,7 +189,7 @@ func (c *change) tellTask(cmd *TellTask) Result {
 // or comes too late.
 func toldOver(t *Task, w TaskWord) *Refusal {
 	undone := t.Forgone || t.Refusal != nil
-	if w == TaskUndo && undone || (w == TaskDeparted || w == TaskArrived) && !undone {
+	if w == TaskUndo && undone || (w == TaskDeparted || w == TaskArrived || w == TaskSettled) && !undone {
 		return nil
 	}
 	return refuse(CodeTaskOver, "this has ended here already", "job", t.Job.String(), "tenant", string(t.Tenant))

@@ -82,7 +82,7 @@ func (c *change) taken(t *tenancy) *Refusal {
 	if t.unit != nil && (t.unit.State == UnitSent || t.unit.State == UnitReceiving) {
 		return busy(t.tenant.Name)
 	}
-	if j := c.jobOf(t.tenant.Name); j != nil && (j.Kind == JobDelete || j.Step == StepUndo) {
+	if j := c.jobOf(t.tenant.Name); j != nil && (j.Kind == JobDelete || j.Step == StepUndo || j.Step == StepRemove) {
 		return refuse(CodeBusy, "tenant "+name+" is being removed; try again when it is gone", "tenant", name)
 	}
 	return refuse(CodeTenantExists, "tenant "+name+" exists", "tenant", name)

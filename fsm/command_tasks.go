@@ -72,6 +72,9 @@ const (
 	TaskArrived TaskWord = 4
 	// TaskSource says that Other holds the unit that is received: it was failed over.
 	TaskSource TaskWord = 5
+	// TaskSettled says, after TaskDeparted, that the unit is promoted where it lives now:
+	// the grace begins after which what is here goes (architecture §3.6.6).
+	TaskSettled TaskWord = 6
 )
 
 // TellTask takes a task on. What it says may be said again. Refused where the task does

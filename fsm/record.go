@@ -424,7 +424,7 @@ type Job struct {
 	// Receive: what goes along with the tenant.
 	Pinned bool
 	Quota  *Quota
-	Since  Millis // depart, receive: since when what is here is to be removed
+	Since  Millis // depart: since when what is left here is not needed any more; 0: it is, or may be
 }
 
 // Target is one unit on one node that a job works on; for a handover, the node

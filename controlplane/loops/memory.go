@@ -100,6 +100,7 @@ type Memory struct {
 
 	units unitMemory
 	moves map[fsm.JobID]*moveMemory
+	tasks map[TaskCall]*taskMemory
 	// carried is when the target of a move was seen to have got more from a node, or looked
 	// at first, by these two.
 	carried map[[2]fsm.NodeName]fsm.Millis
@@ -125,6 +126,7 @@ func NewMemory(since fsm.Revision) *Memory {
 		fenced:    make(map[fsm.JobID]bool),
 		units:     newUnitMemory(),
 		moves:     make(map[fsm.JobID]*moveMemory),
+		tasks:     make(map[TaskCall]*taskMemory),
 		carried:   make(map[[2]fsm.NodeName]fsm.Millis),
 		nodes:     make(map[fsm.NodeName]*nodeMemory),
 		look:      true,
@@ -280,6 +282,11 @@ func (m *Memory) Forget(s *fsm.State, now fsm.Millis) {
 	for id := range m.moves {
 		if ended(s, id) {
 			delete(m.moves, id)
+		}
+	}
+	for c, t := range m.tasks {
+		if !t.running && ended(s, c.Job) {
+			delete(m.tasks, c)
 		}
 	}
 	for n, l := range m.links {

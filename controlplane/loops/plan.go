@@ -195,6 +195,7 @@ const (
 type Plan struct {
 	Calls     []Action
 	Proposals []Proposal
+	Tasks     []TaskAction // calls to the groups of regions
 	Findings  []Finding
 	// Resume names lapsed nodes of which there is nothing to be failed over: the
 	// keeper of leases may try them again.
@@ -202,7 +203,7 @@ type Plan struct {
 	Wake   fsm.Millis
 }
 
-// Next plans what a leader does next. What it plans must be noted in m (Begin,
+// Next plans what a leader does next. What it plans must be noted in m (Begin, BeginTask,
 // Propose) before it is called again.
 func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p := planner{s: s, m: m, news: news, now: now, taken: make(map[fsm.NodeName]int),
