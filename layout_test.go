@@ -42,6 +42,7 @@ var imports = map[string][]string{
 	"dataplane/proxy/http1":     {},
 	"dataplane/proxy":           {"dataplane/proxy/http1", "proto", "proto/follow", "fsm"},
 	"internal/audit":            {},
+	"internal/composefile":      {},
 	"internal/boottime":         {},
 	"internal/httpserve":        {"proto"},
 	"internal/faultpoint":       {},

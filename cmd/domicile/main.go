@@ -68,17 +68,7 @@ func run(ctx context.Context, args []string, e *env) (code int) {
 		}
 	}()
 	var c cli
-	parser := kong.Must(&c,
-		kong.Name("domicile"),
-		kong.Description("Every tenant's data at home: a directory kept by Raft, stateless proxies, a SQLite database per tenant.\n\nEvery flag of a server, and those by which admin reaches one, can be given as DOMICILE_<FLAG> in the environment; every secret also as --<flag>-file."),
-		kong.PostBuild(envars),
-		kong.Vars{"version": versionLine()},
-		kong.Writers(e.stdout, e.stderr),
-		kong.Exit(func(n int) { panic(exitRequest(n)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(e),
-	)
+	parser := newParser(ctx, &c, e)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		fmt.Fprintf(e.stderr, "domicile: %v\nTry `%s --help`.\n", err, commandOf(err))
@@ -92,6 +82,21 @@ func run(ctx context.Context, args []string, e *env) (code int) {
 		return 1
 	}
 	return 0
+}
+
+// newParser reads command lines into c.
+func newParser(ctx context.Context, c *cli, e *env) *kong.Kong {
+	return kong.Must(c,
+		kong.Name("domicile"),
+		kong.Description("Every tenant's data at home: a directory kept by Raft, stateless proxies, a SQLite database per tenant.\n\nEvery flag of a server, and those by which admin reaches one, can be given as DOMICILE_<FLAG> in the environment; every secret also as --<flag>-file."),
+		kong.PostBuild(envars),
+		kong.Vars{"version": versionLine()},
+		kong.Writers(e.stdout, e.stderr),
+		kong.Exit(func(n int) { panic(exitRequest(n)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(e),
+	)
 }
 
 // commandOf gives the command whose help says more of a bad command line.
