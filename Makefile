@@ -7,7 +7,7 @@ NAMESPACES ?= $(if $(filter 0,$(shell id -u)),yes)
 TEST_FAULT := DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run '^TestFaults' ./cmd/domicile
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
-.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover bench-move model test-fault soak generate clean
+.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover bench-move bench-regions model test-fault soak generate clean
 
 build:            ## bin/domicile
 	CGO_ENABLED=0 $(BUILD) -o bin/domicile ./cmd/domicile
@@ -43,7 +43,7 @@ soak: test-fault  ## the same for long: make soak T=24h
 fuzz:             ## each fuzz target for T
 	./.ci/fuzz $(T)
 
-bench: bench-directory bench-node bench-proxy bench-scale bench-failover bench-move
+bench: bench-directory bench-node bench-proxy bench-scale bench-failover bench-move bench-regions
 
 bench-proxy: build ## beside nginx and HAProxy (Debian's packages)
 	$(GO) run -tags $(TAGS) ./bench proxy
@@ -59,6 +59,9 @@ bench-failover: build ## copies, leases and failover; some minutes
 
 bench-move: build  ## moves and drains under load; some minutes
 	$(GO) run -tags $(TAGS) ./bench moves
+
+bench-regions: build ## a relay between regions beside two nginx; a failover in a region that is cut off
+	$(GO) run -tags $(TAGS) ./bench regions
 
 bench-node: build ## beside SQLite in process
 	$(GO) run -tags $(TAGS) ./bench node

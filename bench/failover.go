@@ -49,10 +49,10 @@ func benchFailover(ctx context.Context, args []string) error {
 		run  func(context.Context) error
 	}{
 		{"cut", func(ctx context.Context) error {
-			return b.cutOff(ctx, time.Second, 10, 10, b.runs, "≤ 1.15 s in the worst")
+			return b.cutOff(ctx, copyOptions{lease: time.Second}, 10, 10, b.runs, "≤ 1.15 s in the worst")
 		}},
 		{"short", func(ctx context.Context) error {
-			return b.cutOff(ctx, 300*time.Millisecond, 10, 10, b.runs, "≤ 0.4 s")
+			return b.cutOff(ctx, copyOptions{lease: 300 * time.Millisecond}, 10, 10, b.runs, "≤ 0.4 s")
 		}},
 		{"hand", func(ctx context.Context) error { return b.byHand(ctx, 20) }},
 		{"stop", func(ctx context.Context) error {
@@ -67,9 +67,9 @@ func benchFailover(ctx context.Context, args []string) error {
 		{"many", func(ctx context.Context) error {
 			// When tenants can be written shows with a client for some of them; with
 			// one for each, what their first writes cost shows too.
-			some := b.cutOff(ctx, time.Second, *tenants, min(50, *tenants), max(1, b.runs/3), "≤ 1.3 s")
+			some := b.cutOff(ctx, copyOptions{lease: time.Second}, *tenants, min(50, *tenants), max(1, b.runs/3), "≤ 1.3 s")
 			b.dir += "-all"
-			return errors.Join(some, b.cutOff(ctx, time.Second, *tenants, *tenants, max(1, b.runs/3), "≤ 1.3 s"))
+			return errors.Join(some, b.cutOff(ctx, copyOptions{lease: time.Second}, *tenants, *tenants, max(1, b.runs/3), "≤ 1.3 s"))
 		}},
 	} {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), s.name) {

@@ -19,17 +19,19 @@ import (
 // copyCluster is a deployment of real processes: control servers, nodes in a zone
 // each, a proxy.
 type copyCluster struct {
-	bin, dir string
-	cuts     *cuts // nil: nothing stands between the processes
-	controls []*process
-	apis     []string // of control servers, as everyone reaches them
-	tap      *tap     // nil: nobody listens to what nodes are asked
-	nodes    []*process
-	direct   []string // addresses of nodes that no cut concerns
-	args     [][]string
-	proxy    *process
-	proxyURL string
-	hc       *http.Client
+	bin, dir  string
+	cuts      *cuts // nil: nothing stands between the processes
+	controls  []*process
+	apis      []string // of control servers, as everyone reaches them
+	global    *process // the global group's only server, for a region's group
+	globalURL string
+	tap       *tap // nil: nobody listens to what nodes are asked
+	nodes     []*process
+	direct    []string // addresses of nodes that no cut concerns
+	args      [][]string
+	proxy     *process
+	proxyURL  string
+	hc        *http.Client
 }
 
 type copyOptions struct {
@@ -39,6 +41,7 @@ type copyOptions struct {
 	cuts        bool     // nodes can be cut off
 	tap         *tap
 	lease       time.Duration
+	region      string // the group's, which keeps its own directory; "": it is the only one
 	nodeArgs    []string
 	controlArgs []string
 }
@@ -48,14 +51,21 @@ func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyClus
 	if o.cuts {
 		c.cuts = newCuts()
 	}
+	if o.region != "" {
+		args, err := c.startGlobal(ctx, o)
+		if err != nil {
+			return c, err
+		}
+		o.controlArgs = append(args, o.controlArgs...)
+	}
 	for i := range o.controls {
 		if err := c.addControl(ctx, i, o); err != nil {
 			return c, err
 		}
 	}
 	c.tap = o.tap
-	for range cmp.Or(o.nodes, 2) {
-		if err := c.addNode(ctx, o); err != nil {
+	if o.region == "" {
+		if err := c.addNodes(ctx, o); err != nil {
 			return c, err
 		}
 	}
@@ -68,7 +78,22 @@ func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyClus
 	if err != nil {
 		return c, err
 	}
-	return c, awaitReady(ctx, c.proxyURL)
+	if err := awaitReady(ctx, c.proxyURL); err != nil || o.region == "" {
+		return c, err
+	}
+	if err := c.recordRegion(ctx, o.region); err != nil {
+		return c, err
+	}
+	return c, c.addNodes(ctx, o)
+}
+
+func (c *copyCluster) addNodes(ctx context.Context, o copyOptions) error {
+	for range cmp.Or(o.nodes, 2) {
+		if err := c.addNode(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) error {
@@ -101,7 +126,7 @@ func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) erro
 
 func (c *copyCluster) addNode(ctx context.Context, o copyOptions) error {
 	i := len(c.nodes)
-	id, region := nodeID(i), "eu"
+	id, region := nodeID(i), cmp.Or(o.region, "eu")
 	if i < len(o.regions) {
 		region = o.regions[i]
 	}
@@ -142,7 +167,7 @@ func (c *copyCluster) stop() {
 		return
 	}
 	c.cuts.heal()
-	for _, p := range append(append([]*process{c.proxy}, c.controls...), c.nodes...) {
+	for _, p := range append(append([]*process{c.proxy, c.global}, c.controls...), c.nodes...) {
 		if p != nil && p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill()
 			_ = p.cmd.Wait()

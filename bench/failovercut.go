@@ -13,9 +13,11 @@ import (
 // cutOff cuts the node of all tenants off, again and again, while one client
 // writes to it directly and one client of each of some tenants through the proxy. With
 // --ack primary, so that nothing but the lease stops the node.
-func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants, clients, runs int, reach string) error {
+func (b *failoverBench) cutOff(ctx context.Context, o copyOptions, tenants, clients, runs int, reach string) error {
 	paused := tenants > 100 // links for so many connections would cost more than what is measured
-	c, err := startCopies(ctx, b.bin, b.dir, copyOptions{controls: 3, cuts: !paused, lease: lease, nodeArgs: []string{"--ack", "primary"}})
+	o.controls, o.cuts, o.nodeArgs = 3, !paused, []string{"--ack", "primary"}
+	lease := o.lease
+	c, err := startCopies(ctx, b.bin, b.dir, o)
 	defer c.stop()
 	if err != nil {
 		return err
@@ -23,6 +25,7 @@ func (b *failoverBench) cutOff(ctx context.Context, lease time.Duration, tenants
 	if err := c.createInSync(ctx, tenants, 0); err != nil {
 		return err
 	}
+	c.leaveGlobal()
 	var stopped, again, first, margin sample
 	inOrder := 0
 	for run := range runs {

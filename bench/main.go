@@ -18,6 +18,7 @@ var programs = map[string]func(ctx context.Context, args []string) error{
 	"scale":     benchScale,
 	"failover":  benchFailover,
 	"moves":     benchMoves,
+	"regions":   benchRegions,
 	"backend":   runBackend,
 	"forwarder": runForwarder,
 	"stream":    runStream,
