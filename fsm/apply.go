@@ -12,7 +12,8 @@ func MinVersion(cmd Command) uint32 {
 		return levelCopies
 	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain, *SetReader, *PlaceReaders:
 		return levelMoves
-	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *BeginRelocation:
+	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *BeginRelocation,
+		*BeginGive, *GiveRegion, *StageRegion, *ArriveRegion, *CloseIntake:
 		return levelRegions
 	case *DeleteNode:
 		if c.Force {
@@ -87,6 +88,9 @@ func (c *change) run(e *Entry) Result {
 	if c.Recovering() && !c.allowed(e.Cmd) {
 		return refused(recovering())
 	}
+	if r := c.shut(e.Cmd); r != nil {
+		return refused(r)
+	}
 	switch cmd := e.Cmd.(type) {
 	case *Bootstrap:
 		return refused(c.bootstrap(cmd))
@@ -150,6 +154,9 @@ func (c *change) runCopies(e *Entry) Result {
 		return r
 	}
 	if r, ok := c.runTasks(e.Cmd); ok {
+		return r
+	}
+	if r, ok := c.runAdopt(e.Cmd); ok {
 		return r
 	}
 	if r, ok := c.runRecovery(e.Cmd); ok {

@@ -153,7 +153,7 @@ func (j *Job) target(u UnitName) (int, bool) {
 func (c *change) flip(f Flip, whole bool) {
 	p, _ := c.Placed(f.Unit)
 	next := *p
-	next.Node, next.State, next.Job, next.Epoch, next.Lacks = f.To, UnitActive, 0, epochOf(generation(p.Epoch), c.at), 0
+	next.Node, next.State, next.Job, next.Epoch, next.Lacks = f.To, UnitActive, 0, c.nextEpoch(p), 0
 	next.Copies = p.without(f.To)
 	for i := range next.Copies {
 		if cp := &next.Copies[i]; cp.State == CopyJoining || cp.State == CopyInSync && !whole {

@@ -16,8 +16,7 @@ func (c *change) homeFor(cmd *CreateTenant) (RegionName, bool) {
 	if region == nil {
 		return "", false
 	}
-	_, own := c.regions.Get(*region)
-	return *region, own
+	return *region, c.keepsOwn(*region)
 }
 
 // placesAny reports whether the directory has a node in a region that keeps none of its
@@ -25,8 +24,7 @@ func (c *change) homeFor(cmd *CreateTenant) (RegionName, bool) {
 func (c *change) placesAny() bool {
 	any := false
 	c.nodes.Scan(func(_ NodeName, e *seat) bool {
-		_, own := c.regions.Get(e.node.Region)
-		any = !own
+		any = !c.keepsOwn(e.node.Region)
 		return !any
 	})
 	return any

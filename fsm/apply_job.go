@@ -23,6 +23,8 @@ func (c *change) advanceJob(cmd *AdvanceJob) *Refusal {
 		return c.advanceDepart(j, cmd)
 	case j.Kind == JobReceive:
 		return c.advanceReceive(j, cmd)
+	case j.Kind == JobGive:
+		return c.advanceGive(j, cmd)
 	case j.Home != "":
 		return c.advanceHomed(j, cmd)
 	case cmd.Keep != 0:

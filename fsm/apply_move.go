@@ -145,8 +145,8 @@ func (s *State) moveTo(p *Placed, cmd *BeginMove) (NodeName, *Refusal) {
 				"; record one there first, or name another region", "region", string(region))
 		}
 	}
-	if r, ok := s.regions.Get(region); ok {
-		return "", elsewhere(r.Name)
+	if s.keepsOwn(region) {
+		return "", elsewhere(region)
 	}
 	if cmd.To != "" {
 		return cmd.To, s.mayMoveTo(p, cmd, home.node.Region)
@@ -184,8 +184,8 @@ func (s *State) mayMoveTo(p *Placed, cmd *BeginMove, region RegionName) *Refusal
 	case n.Name == p.Node:
 		return refuse(CodeAlreadyThere, "tenant "+tenant+" is on node "+string(n.Name)+" already", fields...)
 	}
-	if own, ok := s.regions.Get(n.Region); ok {
-		return elsewhere(own.Name)
+	if s.keepsOwn(n.Region) {
+		return elsewhere(n.Region)
 	}
 	if slices.Contains(cmd.Silent, n.Name) {
 		return refuse(CodeNodeUnreachable, "node "+string(n.Name)+" does not answer; nothing was moved", fields...)

@@ -78,8 +78,8 @@ func (c *change) keepsNode(n *Node, was bool) *Refusal {
 		return refuse(CodeRegionMismatch, "node "+string(n.Name)+" is to be in region "+regionText(n.Region)+", and this is the directory of region "+
 			string(c.scope.Region)+" alone; leave the region out, or ask a server of that region", "node", string(n.Name), "region", string(n.Region))
 	}
-	if r, own := c.regions.Get(n.Region); own {
-		return elsewhere(r.Name)
+	if c.keepsOwn(n.Region) {
+		return elsewhere(n.Region)
 	}
 	return nil
 }

@@ -175,8 +175,8 @@ func (c *change) mayRead(cmd *SetReader) *Refusal {
 	case len(t.Readers) == maxReaders && !slices.Contains(t.Readers, cmd.Region):
 		return refuse(CodeBadRequest, "a tenant has read replicas in 64 regions at most", fields...)
 	}
-	if r, own := c.regions.Get(cmd.Region); own {
-		return elsewhere(r.Name)
+	if c.keepsOwn(cmd.Region) {
+		return elsewhere(cmd.Region)
 	}
 	return nil
 }

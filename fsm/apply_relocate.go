@@ -44,7 +44,7 @@ func (c *change) mayRelocate(cmd *BeginRelocation) (*tenancy, *Refusal) {
 		return nil, refuse(CodeBusy, "tenant "+name+" is being moved; wait for that move, or cancel it", "tenant", name, "move", j.ID.String())
 	}
 	from, _ := c.TenantRegion(cmd.Tenant)
-	_, own := c.regions.Get(cmd.Region)
+	own := c.keepsOwn(cmd.Region)
 	switch {
 	case from == cmd.Region && cmd.To == nil || from == cmd.Region && own:
 		return nil, refuse(CodeAlreadyThere, "tenant "+name+" is in region "+regionText(from)+" already", "tenant", name, "region", string(from))
@@ -94,7 +94,7 @@ func (c *change) rehome(j *Job, e *tenancy) *Refusal {
 	if t, ok := c.tasks.Get(j.ID); ok {
 		local, _ = c.running.Get(t.Local)
 	}
-	_, toOwn := c.regions.Get(j.Home)
+	toOwn := c.keepsOwn(j.Home)
 	leaves := !e.tenant.HasHome
 	stale := refuse(CodeStale, "this directory's part of the move does not stand where the tenant can change directories", "tenant", string(j.Tenant))
 	switch {

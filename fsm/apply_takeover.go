@@ -129,7 +129,7 @@ func (c *change) wasServed(t *Tenant, taken map[UnitRef]*TakenUnit) {
 func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
 	r.Units++
 	next := *p
-	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, epochOf(generation(p.Epoch), c.at), 0
+	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, c.nextEpoch(p), 0
 	switch u.Node {
 	case "":
 		r.Lost++

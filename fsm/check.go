@@ -10,7 +10,7 @@ import (
 // and for an operator's word.
 func Check(s *State) error {
 	for _, check := range []func(*State) error{
-		checkGroup, checkRecovery, checkNodes, checkTenants, checkSeats, checkLists, checkJobs, checkTasks, checkRequests,
+		checkGroup, checkRecovery, checkNodes, checkTenants, checkSeats, checkLists, checkJobs, checkTasks, checkAdopt, checkRequests,
 	} {
 		if err := check(s); err != nil {
 			return fmt.Errorf("directory at revision %d: %w", s.revision, err)

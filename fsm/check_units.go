@@ -12,7 +12,8 @@ func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	switch {
 	case !ok && (p.Node != "" || !s.removed(p)), p.ID == 0 || own && Revision(p.ID) > s.revision:
 		return fmt.Errorf("bad placement on %q", p.Node)
-	case p.Epoch < firstEpoch || p.State != UnitReceiving && flippedIn(p.Epoch) > s.revision || own && p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
+	case p.Epoch < firstEpoch || p.State != UnitReceiving && flippedIn(p.Epoch) > max(s.revision, s.abroad) ||
+		own && s.abroad == 0 && p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
 		return fmt.Errorf("epoch %d", p.Epoch)
 	}
 	t, _ := s.Tenant(tenant)
@@ -186,7 +187,7 @@ func checkLists(s *State) error {
 			return nil
 		}
 		for p := range s.Grantable(name) {
-			if s.scope.Region == "" && Revision(p.ID) > e.list || flippedIn(p.Epoch) > e.list {
+			if s.scope.Region == "" && Revision(p.ID) > e.list || flippedIn(p.Epoch) > max(e.list, s.abroad) {
 				return fmt.Errorf("a list of revision %d names %s, of epoch %d", e.list, p.Unit, p.Epoch)
 			}
 			for i := range p.Copies {
@@ -206,7 +207,7 @@ func checkRunning(s *State, j *Job) error {
 		JobCreate: {StepMake, StepSchema, StepUndo}, JobDelete: {StepRemove}, JobHandover: {StepRelease, StepThaw},
 		JobMove: {StepQueue, StepCopy, StepRelease, StepThaw, StepPromote, StepClean}, JobRebalance: {StepBegin},
 		JobRelocate: {StepCopy, StepRelease, StepPromote, StepClean, StepUndo}, JobDepart: {StepCopy, StepRelease, StepThaw, StepSent, StepRemove},
-		JobReceive: {StepCopy, StepPromote, StepUndo},
+		JobReceive: {StepCopy, StepPromote, StepUndo}, JobGive: {StepCopy, StepPromote, StepClean, StepUndo},
 	}[j.Kind]
 	if j.Home != "" && j.Kind == JobDelete {
 		steps = append(steps, StepUndo)

@@ -90,6 +90,7 @@ const (
 	mayHold no = iota
 	noOtherRegion
 	noOwnDirectory
+	noHandingOver
 	noPrimary
 	noOtherStandby
 	noNotStandby
@@ -172,10 +173,11 @@ func (s *State) mayBePrimary(w *want, e *seat) no {
 	case slices.Contains(w.silent, e.node.Name):
 		return noSilent
 	}
-	if s.regions.Len() > 0 {
-		if _, own := s.regions.Get(e.node.Region); own {
-			return noOwnDirectory
-		}
+	switch {
+	case s.keepsOwn(e.node.Region):
+		return noOwnDirectory
+	case w.role == RolePrimary && s.closed(e.node.Region):
+		return noHandingOver
 	}
 	return mayHold
 }
@@ -252,6 +254,8 @@ func (c *candidate) why(w *want) string {
 		return "it is in region " + regionText(n.Region)
 	case noOwnDirectory:
 		return "region " + regionText(n.Region) + " keeps its own directory"
+	case noHandingOver:
+		return "region " + regionText(n.Region) + " is being handed over to another directory"
 	case noPrimary:
 		return "it is the primary"
 	case noOtherStandby:

@@ -16,6 +16,17 @@ type modelHome struct {
 	reserved bool        // nobody is told of it yet
 }
 
+// own reports whether a region keeps its own directory: one that has nodes here has not
+// been handed over yet.
+func (m *model) own(r fsm.RegionName) bool {
+	for _, n := range m.nodes {
+		if m.level >= 4 && n.region == r {
+			return false
+		}
+	}
+	return m.regions[r]
+}
+
 // homeFor gives the region that keeps its own directory and is to have a tenant, or "".
 func (m *model) homeFor(c *fsm.CreateTenant) fsm.RegionName {
 	region := c.Region
@@ -25,7 +36,7 @@ func (m *model) homeFor(c *fsm.CreateTenant) fsm.RegionName {
 	if region == nil {
 		region = m.fallback
 	}
-	if region != nil && m.regions[*region] {
+	if region != nil && m.own(*region) {
 		return *region
 	}
 	return ""

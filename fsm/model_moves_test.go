@@ -196,7 +196,7 @@ func (m *model) moveTo(t *modelTenant, c *fsm.BeginMove) (fsm.NodeName, fsm.Code
 			return "", fsm.CodeRegionUnknown
 		}
 	}
-	if m.regions[region] {
+	if m.own(region) {
 		return "", fsm.CodeRegionElsewhere
 	}
 	if c.To == "" {

@@ -64,7 +64,7 @@ func (m *model) place(c *fsm.CreateTenant) (fsm.NodeName, fsm.Code) {
 			return "", fsm.CodeNodeIsStandby
 		case n.drain != nil:
 			return "", fsm.CodeNodeDraining
-		case m.regions[n.region]:
+		case m.own(n.region):
 			return "", fsm.CodeRegionElsewhere
 		}
 		return *c.Node, ""
@@ -72,7 +72,7 @@ func (m *model) place(c *fsm.CreateTenant) (fsm.NodeName, fsm.Code) {
 	if region == nil {
 		region = m.fallback
 	}
-	if region != nil && m.regions[*region] {
+	if region != nil && m.own(*region) {
 		return "", fsm.CodeRegionElsewhere
 	}
 	if n := m.emptiest(region, "", c.Silent); n != "" {
@@ -87,7 +87,7 @@ func (m *model) emptiest(region *fsm.RegionName, leaves fsm.NodeName, silent []f
 	best, least := fsm.NodeName(""), ""
 	for name, n := range m.nodes {
 		if name == leaves || m.standbyOf(name) || n.weight == 0 || n.lost || n.drain != nil || slices.Contains(silent, name) ||
-			region != nil && n.region != *region || m.regions[n.region] {
+			region != nil && n.region != *region || m.own(n.region) {
 			continue
 		}
 		units := m.held(name)

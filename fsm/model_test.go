@@ -253,7 +253,7 @@ func (m *model) putNode(c *fsm.PutNode) fsm.Code {
 	if m.level >= 4 && m.scope != "" && next.region != m.scope && (n == nil || next.region != n.region) {
 		return fsm.CodeRegionMismatch
 	}
-	if m.level >= 4 && m.regions[next.region] && (n == nil || next.region != n.region) {
+	if m.level >= 4 && m.own(next.region) && (n == nil || next.region != n.region) {
 		return fsm.CodeRegionElsewhere
 	}
 	if n != nil && next.region != n.region && (m.held(c.Name) > 0 || n.standby != "" || m.standbyOf(c.Name) || m.awaits(c.Name)) {

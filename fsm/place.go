@@ -32,8 +32,8 @@ func (s *State) place(cmd *CreateTenant) (*seat, *Refusal) {
 		region = s.settings.DefaultRegion
 	}
 	if region != nil {
-		if r, ok := s.regions.Get(*region); ok {
-			return nil, elsewhere(r.Name)
+		if s.keepsOwn(*region) {
+			return nil, elsewhere(*region)
 		}
 	}
 	if c := s.best(&want{role: RolePrimary, region: region, silent: cmd.Silent}, nil); c != nil {
@@ -61,8 +61,8 @@ func (s *State) placeOn(name NodeName, region *RegionName) (*seat, *Refusal) {
 	if n.Drain != nil {
 		return nil, refuse(CodeNodeDraining, "node "+string(n.Name)+" is being drained; choose another, or end its drain", "node", string(n.Name))
 	}
-	if r, ok := s.regions.Get(n.Region); ok {
-		return nil, elsewhere(r.Name)
+	if s.keepsOwn(n.Region) {
+		return nil, elsewhere(n.Region)
 	}
 	return e, nil
 }
@@ -106,7 +106,7 @@ func (s *State) closedNodes(region *RegionName) string {
 	var named []string
 	more := false
 	s.nodes.Scan(func(name NodeName, e *seat) bool {
-		_, own := s.regions.Get(e.node.Region)
+		own := s.keepsOwn(e.node.Region)
 		switch {
 		case region != nil && e.node.Region != *region || region == nil && own:
 			return true

@@ -37,7 +37,7 @@ func (s *State) unread(home *seat, p *Placed, r RegionName) string {
 	if n, _ := s.readerIn(p, r); n != "" {
 		return "a move is bringing the tenant to this region"
 	}
-	if _, own := s.regions.Get(r); own {
+	if s.keepsOwn(r) {
 		return "region " + regionText(r) + " keeps its own directory"
 	}
 	if s.bestReader(home, p, r, nil) != "" {

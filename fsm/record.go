@@ -296,6 +296,8 @@ const (
 	JobRelocate JobKind = 6
 	JobDepart   JobKind = 7
 	JobReceive  JobKind = 8
+	// JobGive gives a region's nodes and tenants to another directory (G2).
+	JobGive JobKind = 9
 )
 
 func (k JobKind) String() string {
@@ -316,6 +318,8 @@ func (k JobKind) String() string {
 		return "depart"
 	case JobReceive:
 		return "receive"
+	case JobGive:
+		return "give"
 	}
 	return "unknown"
 }
@@ -329,6 +333,8 @@ type JobStep uint8
 // not give the unit up, to Thaw, and back to Copy, or to Done with a refusal. A receive
 // goes Copy → Promote → Done, or to Undo → Done. A create or delete of a tenant of a region
 // that keeps its own directory goes Make or Remove → Done, or to Undo → Done.
+// A give goes Copy → Promote (the other directory takes over) → Clean (the nodes are told)
+// → Done, or from Copy to Undo → Done.
 // A create goes Make → Schema (only with one) → Done, or to
 // Undo when a node refuses, and from there to Done with a refusal. A delete
 // goes Remove → Done. A handover goes Release → Done where the node released
@@ -424,7 +430,12 @@ type Job struct {
 	// Receive: what goes along with the tenant.
 	Pinned bool
 	Quota  *Quota
-	Since  Millis // depart: since when what is left here is not needed any more; 0: it is, or may be
+	// Since is, of a depart, since when what is left here is not needed any more, 0 where it is
+	// or may be; of a give, when the region was given.
+	Since Millis
+	// Give: what was given, and the nodes that are to be told; Home is the region.
+	Digest uint64
+	Given  []GivenNode
 }
 
 // Target is one unit on one node that a job works on; for a handover, the node

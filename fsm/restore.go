@@ -23,11 +23,15 @@ type Meta struct {
 	RecountAt TenantName
 	Recovery  *Recovery // the last one, or nil
 	Upstream  Upstream
+	// Abroad is at or above the revisions in epochs that units brought from other
+	// directories.
+	Abroad Revision
 }
 
 // Meta gives what s holds beside its records.
 func (s *State) Meta() Meta {
-	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt, Recovery: s.recovery, Upstream: s.upstream}
+	return Meta{Revision: s.revision, Now: s.now, Level: s.level, Scope: s.scope, Settings: s.settings, RecountAt: s.recountAt, Recovery: s.recovery,
+		Upstream: s.upstream, Abroad: s.abroad}
 }
 
 // BucketUnits yields, by name, the units of tenants that have buckets.
@@ -60,10 +64,10 @@ func (s *State) Requests() iter.Seq[*Request] {
 }
 
 // CountRecords counts the records of s: members, regions, nodes, tenants,
-// units of buckets, jobs, tasks and requests.
+// units of buckets, jobs, tasks, requests, intakes, and what is staged.
 func (s *State) CountRecords() int {
 	return s.members.Len() + s.regions.Len() + s.nodes.Len() + s.tenants.Len() +
-		s.buckets.Len() + s.jobs.Len() + s.tasks.Len() + s.requests.Len()
+		s.buckets.Len() + s.jobs.Len() + s.tasks.Len() + s.requests.Len() + s.intakes.Len() + s.staged.nodes.Len() + s.staged.tenants.Len()
 }
 
 // Builder makes a State of its records, as a snapshot holds them. Records of a
@@ -80,7 +84,7 @@ func NewBuilder(m Meta) (*Builder, error) {
 	}
 	s := New()
 	s.revision, s.now, s.level, s.scope, s.settings, s.recountAt = m.Revision, m.Now, m.Level, m.Scope, m.Settings, m.RecountAt
-	s.recovery, s.upstream = m.Recovery, m.Upstream
+	s.recovery, s.upstream, s.abroad = m.Recovery, m.Upstream, m.Abroad
 	return &Builder{s}, nil
 }
 
@@ -101,6 +105,7 @@ func (b *Builder) AddRegion(r *Region) error { return load(&b.s.regions, r.Name,
 
 // AddNode adds a node and the revision of its list (State.ListRevision).
 func (b *Builder) AddNode(n *Node, list Revision) error {
+	b.s.countNode(n.Region, 1)
 	return load(&b.s.nodes, n.Name, &seat{node: n, list: list, units: *btree.NewMap[seatKey, *Placed](degree)})
 }
 
@@ -148,6 +153,7 @@ func (b *Builder) AddJob(j *Job) error {
 		}
 		b.s.running.Load(j.ID, j)
 		b.s.indexMove(j)
+		b.s.indexGive(j)
 		return nil
 	}
 	if _, taken := b.s.ended.Set(j.EndedIn, j.ID); taken {
@@ -158,6 +164,21 @@ func (b *Builder) AddJob(j *Job) error {
 
 // AddTask adds this group's part of a job of the global group.
 func (b *Builder) AddTask(t *Task) error { return load(&b.s.tasks, t.Job, t) }
+
+// AddIntake adds what is known of a region that was given to the directory; AddStagedNode
+// and AddStagedTenant what the open one was told of.
+func (b *Builder) AddIntake(i *Intake) error { return load(&b.s.intakes, i.Authority, i) }
+
+// AddStagedNode is told of at AddIntake.
+func (b *Builder) AddStagedNode(n *Node) error { return load(&b.s.staged.nodes, n.Name, n) }
+
+// AddStagedTenant is told of at AddIntake.
+func (b *Builder) AddStagedTenant(t *Tenant, unit *Placed) error {
+	if unit == nil {
+		return fmt.Errorf("tenant %s is staged without its unit", t.Name)
+	}
+	return load(&b.s.staged.tenants, t.Name, &tenancy{t, unit})
+}
 
 // AddRequest adds what is remembered of an Idempotency-Key; these come by
 // their revisions.

@@ -36,6 +36,11 @@ type State struct {
 	recountAt TenantName
 	recovery  *Recovery // the last one, or nil
 	upstream  Upstream
+	// abroad is at or above the revisions in epochs that units brought from other
+	// directories; giving is the running JobGive, or nil.
+	abroad Revision
+	giving *Job
+	staged staged // of the open intake
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]
@@ -47,6 +52,8 @@ type State struct {
 	ended    btree.Map[Revision, JobID]  // ended jobs by the entry that ended them
 	moves    btree.Map[UnitName, *Job]   // moves before StepClean, by their unit
 	tasks    taskTree                    // of jobs of the global directory
+	intakes  intakeTree                  // regions that were given to this directory, by the giver's authority
+	nodesIn  regionTree                  // nodes of each region, counted
 	requests btree.Map[string, *Request] // by key
 	answered btree.Map[Revision, string] // keys of requests, oldest first
 
@@ -121,6 +128,9 @@ func (s *State) Snapshot() *State {
 	c.ended = *s.ended.Copy()
 	c.moves = *s.moves.Copy()
 	c.tasks = *s.tasks.Copy()
+	c.intakes = *s.intakes.Copy()
+	c.nodesIn = *s.nodesIn.Copy()
+	c.staged = s.staged.copied()
 	c.requests = *s.requests.Copy()
 	c.answered = *s.answered.Copy()
 	c.readOnly = true

@@ -33,8 +33,10 @@ func (s *State) putNode(n *Node) {
 	before := NodeName("")
 	if own.node != nil {
 		before = own.node.Standby
+		s.countNode(own.node.Region, -1)
 	}
 	own.node = n
+	s.countNode(n.Region, 1)
 	if before == n.Standby {
 		return
 	}
@@ -58,6 +60,7 @@ func (s *State) dropNode(e *seat) {
 		own.node = &alone
 	}
 	s.nodes.Delete(e.node.Name)
+	s.countNode(e.node.Region, -1)
 }
 
 // putTenant records t and, when it is one unit, that unit.
@@ -205,6 +208,7 @@ func (s *State) putJob(j *Job) {
 	s.jobs.Set(j.ID, j)
 	s.running.Set(j.ID, j)
 	s.indexMove(j)
+	s.indexGive(j)
 }
 
 // indexMove keeps moves, and tasks of relocations, with the job's unit while the job may
@@ -229,6 +233,7 @@ func (s *State) indexMove(j *Job) {
 func (s *State) endJob(j *Job) {
 	s.running.Delete(j.ID)
 	s.indexMove(j)
+	s.indexGive(j)
 	s.jobs.Set(j.ID, j)
 	s.ended.Set(j.EndedIn, j.ID)
 	if s.ended.Len() > JobsKept {

@@ -47,7 +47,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 	case *fsm.DeleteRegion:
 		m.Command = &pb.Entry_DeleteRegion{DeleteRegion: &pb.DeleteRegion{Name: string(c.Name)}}
 	default:
-		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) && !putMoveCommand(m, c) && !putTaskCommand(m, c) {
+		if !putCopiesCommand(m, c) && !putRecoveryCommand(m, c) && !putMoveCommand(m, c) && !putTaskCommand(m, c) && !putAdoptCommand(m, c) {
 			return fmt.Errorf("an entry holds a %T, which has no number", c)
 		}
 	}

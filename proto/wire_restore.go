@@ -87,6 +87,7 @@ func (sr *snapshotReader) header(payload []byte) error {
 		Revision: fsm.Revision(h.Revision), Now: fsm.Millis(h.Now), Level: h.Level,
 		Scope: toScope(h.Scope), Settings: toSettings(h.Settings),
 		RecountAt: fsm.TenantName(h.RecountAt), Recovery: toRecovery(h.Recovery),
+		Upstream: toOrigin(h.Upstream), Abroad: fsm.Revision(h.Abroad),
 	})
 	sr.b = b
 	return err
@@ -104,7 +105,8 @@ func (sr *snapshotReader) records(payload []byte) (err error) {
 	if err := p.UnmarshalVTUnsafe(sr.plain); err != nil {
 		return err
 	}
-	few := len(p.Members) + len(p.Regions) + len(p.Nodes) + len(p.Jobs) + len(p.Requests) + len(p.Tasks)
+	few := len(p.Members) + len(p.Regions) + len(p.Nodes) + len(p.Jobs) + len(p.Requests) + len(p.Tasks) +
+		len(p.Intakes) + len(p.StagedNodes) + len(p.StagedTenants)
 	if few > 0 {
 		if err := sr.few(); err != nil {
 			return err
@@ -139,6 +141,9 @@ func (sr *snapshotReader) few() error {
 		addAll(p.Jobs, func(m *pb.Job) error { return sr.b.AddJob(toJob(m)) }),
 		addAll(p.Requests, func(m *pb.Request) error { return sr.b.AddRequest(toRequest(m, &sr.in)) }),
 		addAll(p.Tasks, func(m *pb.Task) error { return sr.b.AddTask(toTask(m)) }),
+		addAll(p.Intakes, func(m *pb.Intake) error { return sr.b.AddIntake(toIntake(m)) }),
+		addAll(p.StagedNodes, func(m *pb.Node) error { return sr.b.AddStagedNode(toNode(m)) }),
+		addAll(p.StagedTenants, func(m *pb.Tenant) error { return sr.b.AddStagedTenant(toGivenTenant(m, &sr.in)) }),
 	)
 }
 

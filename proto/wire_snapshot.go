@@ -91,7 +91,7 @@ func (sw *snapshotWriter) write(s *fsm.State) error {
 		Format: SnapshotFormat, Level: m.Level, Revision: uint64(m.Revision), Now: int64(m.Now),
 		Scope: fromScope(m.Scope), Settings: fromSettings(m.Settings), Records: uint64(s.CountRecords()),
 		RecountAt: string(m.RecountAt), Recovery: fromRecovery(m.Recovery),
-		Upstream: fromOrigin(m.Upstream),
+		Upstream: fromOrigin(m.Upstream), Abroad: uint64(m.Abroad),
 	}
 	b, err := header.MarshalVT()
 	if err != nil {
@@ -155,7 +155,33 @@ func (sw *snapshotWriter) records(s *fsm.State) error {
 			return err
 		}
 	}
+	if err := sw.intakes(s); err != nil {
+		return err
+	}
 	return sw.flush()
+}
+
+func (sw *snapshotWriter) intakes(s *fsm.State) error {
+	p := &sw.part
+	for i := range s.Intakes() {
+		p.Intakes = append(p.Intakes, fromIntake(i))
+		if err := sw.added(p.Intakes[len(p.Intakes)-1].SizeVT()); err != nil {
+			return err
+		}
+	}
+	for n := range s.StagedNodes() {
+		p.StagedNodes = append(p.StagedNodes, fromNode(n))
+		if err := sw.added(p.StagedNodes[len(p.StagedNodes)-1].SizeVT()); err != nil {
+			return err
+		}
+	}
+	for t, unit := range s.StagedTenants() {
+		p.StagedTenants = append(p.StagedTenants, fromTenant(t, unit))
+		if err := sw.added(p.StagedTenants[len(p.StagedTenants)-1].SizeVT()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (sw *snapshotWriter) tenants(s *fsm.State) error {

@@ -63,7 +63,7 @@ func taskCommand(m *pb.Entry) fsm.Command {
 		b := c.BeginRelocation
 		return &fsm.BeginRelocation{Tenant: fsm.TenantName(b.GetTenant()), Region: fsm.RegionName(b.GetRegion()), To: name[fsm.NodeName](b.To)}
 	}
-	return nil
+	return adoptCommand(m)
 }
 
 func fromOrigin(o fsm.Origin) *pb.Origin {

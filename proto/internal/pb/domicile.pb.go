@@ -79,6 +79,11 @@ type Entry struct {
 	//	*Entry_TellTask
 	//	*Entry_ForgoTask
 	//	*Entry_BeginRelocation
+	//	*Entry_BeginGive
+	//	*Entry_GiveRegion
+	//	*Entry_StageRegion
+	//	*Entry_ArriveRegion
+	//	*Entry_CloseIntake
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,6 +505,51 @@ func (x *Entry) GetBeginRelocation() *BeginRelocation {
 	return nil
 }
 
+func (x *Entry) GetBeginGive() *BeginGive {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_BeginGive); ok {
+			return x.BeginGive
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetGiveRegion() *GiveRegion {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_GiveRegion); ok {
+			return x.GiveRegion
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetStageRegion() *StageRegion {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_StageRegion); ok {
+			return x.StageRegion
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetArriveRegion() *ArriveRegion {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_ArriveRegion); ok {
+			return x.ArriveRegion
+		}
+	}
+	return nil
+}
+
+func (x *Entry) GetCloseIntake() *CloseIntake {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_CloseIntake); ok {
+			return x.CloseIntake
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -663,6 +713,26 @@ type Entry_BeginRelocation struct {
 	BeginRelocation *BeginRelocation `protobuf:"bytes,54,opt,name=begin_relocation,json=beginRelocation,proto3,oneof"`
 }
 
+type Entry_BeginGive struct {
+	BeginGive *BeginGive `protobuf:"bytes,55,opt,name=begin_give,json=beginGive,proto3,oneof"`
+}
+
+type Entry_GiveRegion struct {
+	GiveRegion *GiveRegion `protobuf:"bytes,56,opt,name=give_region,json=giveRegion,proto3,oneof"`
+}
+
+type Entry_StageRegion struct {
+	StageRegion *StageRegion `protobuf:"bytes,57,opt,name=stage_region,json=stageRegion,proto3,oneof"`
+}
+
+type Entry_ArriveRegion struct {
+	ArriveRegion *ArriveRegion `protobuf:"bytes,58,opt,name=arrive_region,json=arriveRegion,proto3,oneof"`
+}
+
+type Entry_CloseIntake struct {
+	CloseIntake *CloseIntake `protobuf:"bytes,59,opt,name=close_intake,json=closeIntake,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -740,6 +810,16 @@ func (*Entry_TellTask) isEntry_Command() {}
 func (*Entry_ForgoTask) isEntry_Command() {}
 
 func (*Entry_BeginRelocation) isEntry_Command() {}
+
+func (*Entry_BeginGive) isEntry_Command() {}
+
+func (*Entry_GiveRegion) isEntry_Command() {}
+
+func (*Entry_StageRegion) isEntry_Command() {}
+
+func (*Entry_ArriveRegion) isEntry_Command() {}
+
+func (*Entry_CloseIntake) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3534,6 +3614,545 @@ func (x *ForgoTask) GetId() uint64 {
 	return 0
 }
 
+type BeginGive struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginGive) Reset() {
+	*x = BeginGive{}
+	mi := &file_domicile_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginGive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginGive) ProtoMessage() {}
+
+func (x *BeginGive) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginGive.ProtoReflect.Descriptor instead.
+func (*BeginGive) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *BeginGive) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+type GiveRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GiveRegion) Reset() {
+	*x = GiveRegion{}
+	mi := &file_domicile_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveRegion) ProtoMessage() {}
+
+func (x *GiveRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveRegion.ProtoReflect.Descriptor instead.
+func (*GiveRegion) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *GiveRegion) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *GiveRegion) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+// Giver is the group that gives a region away, and which of its jobs that is.
+type Giver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authority     string                 `protobuf:"bytes,1,opt,name=authority,proto3" json:"authority,omitempty"`
+	History       uint64                 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	Job           uint64                 `protobuf:"varint,3,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Giver) Reset() {
+	*x = Giver{}
+	mi := &file_domicile_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Giver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Giver) ProtoMessage() {}
+
+func (x *Giver) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Giver.ProtoReflect.Descriptor instead.
+func (*Giver) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *Giver) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *Giver) GetHistory() uint64 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *Giver) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+type StageRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Giver         *Giver                 `protobuf:"bytes,1,opt,name=giver,proto3" json:"giver,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Try           uint64                 `protobuf:"varint,3,opt,name=try,proto3" json:"try,omitempty"`
+	Part          uint64                 `protobuf:"varint,4,opt,name=part,proto3" json:"part,omitempty"`
+	Longest       int64                  `protobuf:"varint,5,opt,name=longest,proto3" json:"longest,omitempty"`
+	Node          *Node                  `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Tenants       []*Tenant              `protobuf:"bytes,7,rep,name=tenants,proto3" json:"tenants,omitempty"` // each with its unit
+	GoneNodes     []string               `protobuf:"bytes,8,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`
+	GoneTenants   []string               `protobuf:"bytes,9,rep,name=gone_tenants,json=goneTenants,proto3" json:"gone_tenants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageRegion) Reset() {
+	*x = StageRegion{}
+	mi := &file_domicile_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageRegion) ProtoMessage() {}
+
+func (x *StageRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageRegion.ProtoReflect.Descriptor instead.
+func (*StageRegion) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *StageRegion) GetGiver() *Giver {
+	if x != nil {
+		return x.Giver
+	}
+	return nil
+}
+
+func (x *StageRegion) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *StageRegion) GetTry() uint64 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *StageRegion) GetPart() uint64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *StageRegion) GetLongest() int64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
+}
+
+func (x *StageRegion) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *StageRegion) GetTenants() []*Tenant {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+func (x *StageRegion) GetGoneNodes() []string {
+	if x != nil {
+		return x.GoneNodes
+	}
+	return nil
+}
+
+func (x *StageRegion) GetGoneTenants() []string {
+	if x != nil {
+		return x.GoneTenants
+	}
+	return nil
+}
+
+type ArriveRegion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Giver         *Giver                 `protobuf:"bytes,1,opt,name=giver,proto3" json:"giver,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArriveRegion) Reset() {
+	*x = ArriveRegion{}
+	mi := &file_domicile_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArriveRegion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArriveRegion) ProtoMessage() {}
+
+func (x *ArriveRegion) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArriveRegion.ProtoReflect.Descriptor instead.
+func (*ArriveRegion) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ArriveRegion) GetGiver() *Giver {
+	if x != nil {
+		return x.Giver
+	}
+	return nil
+}
+
+func (x *ArriveRegion) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+type CloseIntake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Giver         *Giver                 `protobuf:"bytes,1,opt,name=giver,proto3" json:"giver,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseIntake) Reset() {
+	*x = CloseIntake{}
+	mi := &file_domicile_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseIntake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseIntake) ProtoMessage() {}
+
+func (x *CloseIntake) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseIntake.ProtoReflect.Descriptor instead.
+func (*CloseIntake) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CloseIntake) GetGiver() *Giver {
+	if x != nil {
+		return x.Giver
+	}
+	return nil
+}
+
+// Intake is what a directory knows of a region that another one gives it.
+type Intake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Giver         *Giver                 `protobuf:"bytes,1,opt,name=giver,proto3" json:"giver,omitempty"`
+	Region        string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Try           uint64                 `protobuf:"varint,3,opt,name=try,proto3" json:"try,omitempty"`
+	Part          uint64                 `protobuf:"varint,4,opt,name=part,proto3" json:"part,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	Longest       int64                  `protobuf:"varint,6,opt,name=longest,proto3" json:"longest,omitempty"`
+	Began         int64                  `protobuf:"varint,7,opt,name=began,proto3" json:"began,omitempty"`
+	Arrived       uint64                 `protobuf:"varint,8,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	Nodes         []*NodeRef             `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Over          bool                   `protobuf:"varint,10,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Intake) Reset() {
+	*x = Intake{}
+	mi := &file_domicile_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Intake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Intake) ProtoMessage() {}
+
+func (x *Intake) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Intake.ProtoReflect.Descriptor instead.
+func (*Intake) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Intake) GetGiver() *Giver {
+	if x != nil {
+		return x.Giver
+	}
+	return nil
+}
+
+func (x *Intake) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Intake) GetTry() uint64 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *Intake) GetPart() uint64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Intake) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *Intake) GetLongest() int64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
+}
+
+func (x *Intake) GetBegan() int64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+func (x *Intake) GetArrived() uint64 {
+	if x != nil {
+		return x.Arrived
+	}
+	return 0
+}
+
+func (x *Intake) GetNodes() []*NodeRef {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Intake) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+// GivenNode is a node that was given away and is to be told so.
+type GivenNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
+	Token         string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenNode) Reset() {
+	*x = GivenNode{}
+	mi := &file_domicile_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenNode) ProtoMessage() {}
+
+func (x *GivenNode) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenNode.ProtoReflect.Descriptor instead.
+func (*GivenNode) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *GivenNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GivenNode) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *GivenNode) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type BeginRelocation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -3545,7 +4164,7 @@ type BeginRelocation struct {
 
 func (x *BeginRelocation) Reset() {
 	*x = BeginRelocation{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +4176,7 @@ func (x *BeginRelocation) String() string {
 func (*BeginRelocation) ProtoMessage() {}
 
 func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +4189,7 @@ func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRelocation.ProtoReflect.Descriptor instead.
 func (*BeginRelocation) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BeginRelocation) GetTenant() string {
@@ -3610,7 +4229,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +4241,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +4254,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Task) GetJob() uint64 {
@@ -3706,7 +4325,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +4337,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +4350,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -3783,7 +4402,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +4414,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +4427,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -3913,7 +4532,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4544,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4557,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Scope) GetCluster() string {
@@ -3978,7 +4597,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4609,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4622,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -4074,7 +4693,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4705,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4718,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Member) GetId() string {
@@ -4141,7 +4760,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4153,7 +4772,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4166,7 +4785,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4202,7 +4821,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4833,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4846,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -4279,7 +4898,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4910,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4923,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Node) GetId() uint64 {
@@ -4409,7 +5028,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +5040,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +5053,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -4478,7 +5097,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +5109,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +5122,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Tenant) GetName() string {
@@ -4602,7 +5221,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +5233,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +5246,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Copy) GetNode() string {
@@ -4675,7 +5294,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +5306,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +5319,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -4776,7 +5395,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +5407,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +5420,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Region) GetName() string {
@@ -4829,7 +5448,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5460,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5473,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Target) GetUnit() string {
@@ -4909,13 +5528,15 @@ type Job struct {
 	Pinned        bool                   `protobuf:"varint,27,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	Quota         *Quota                 `protobuf:"bytes,28,opt,name=quota,proto3" json:"quota,omitempty"`
 	Since         int64                  `protobuf:"varint,29,opt,name=since,proto3" json:"since,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,40,opt,name=digest,proto3" json:"digest,omitempty"` // of what was given away
+	Given         []*GivenNode           `protobuf:"bytes,41,rep,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4927,7 +5548,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4940,7 +5561,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5146,6 +5767,20 @@ func (x *Job) GetSince() int64 {
 	return 0
 }
 
+func (x *Job) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *Job) GetGiven() []*GivenNode {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
 type Detail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5156,7 +5791,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5168,7 +5803,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5181,7 +5816,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Detail) GetName() string {
@@ -5209,7 +5844,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5221,7 +5856,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5234,7 +5869,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Refusal) GetCode() string {
@@ -5276,7 +5911,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5923,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5936,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -5388,7 +6023,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +6035,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +6048,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Request) GetKey() string {
@@ -5470,13 +6105,14 @@ type SnapshotHeader struct {
 	RecountAt     string                 `protobuf:"bytes,8,opt,name=recount_at,json=recountAt,proto3" json:"recount_at,omitempty"`
 	Recovery      *Recovery              `protobuf:"bytes,9,opt,name=recovery,proto3" json:"recovery,omitempty"` // the last one
 	Upstream      *Origin                `protobuf:"bytes,10,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	Abroad        uint64                 `protobuf:"varint,11,opt,name=abroad,proto3" json:"abroad,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +6124,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +6137,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -5574,6 +6210,13 @@ func (x *SnapshotHeader) GetUpstream() *Origin {
 	return nil
 }
 
+func (x *SnapshotHeader) GetAbroad() uint64 {
+	if x != nil {
+		return x.Abroad
+	}
+	return 0
+}
+
 // Records of a snapshot, in the order of these fields and each by its key;
 // parts of a snapshot put one after the other are one Records.
 type Records struct {
@@ -5586,13 +6229,16 @@ type Records struct {
 	Jobs          []*Job                 `protobuf:"bytes,6,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	Requests      []*Request             `protobuf:"bytes,7,rep,name=requests,proto3" json:"requests,omitempty"` // by revision
 	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Intakes       []*Intake              `protobuf:"bytes,9,rep,name=intakes,proto3" json:"intakes,omitempty"`
+	StagedNodes   []*Node                `protobuf:"bytes,10,rep,name=staged_nodes,json=stagedNodes,proto3" json:"staged_nodes,omitempty"`
+	StagedTenants []*Tenant              `protobuf:"bytes,11,rep,name=staged_tenants,json=stagedTenants,proto3" json:"staged_tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +6250,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +6263,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -5676,6 +6322,27 @@ func (x *Records) GetTasks() []*Task {
 	return nil
 }
 
+func (x *Records) GetIntakes() []*Intake {
+	if x != nil {
+		return x.Intakes
+	}
+	return nil
+}
+
+func (x *Records) GetStagedNodes() []*Node {
+	if x != nil {
+		return x.StagedNodes
+	}
+	return nil
+}
+
+func (x *Records) GetStagedTenants() []*Tenant {
+	if x != nil {
+		return x.StagedTenants
+	}
+	return nil
+}
+
 type SnapshotTrailer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Records       uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
@@ -5686,7 +6353,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5698,7 +6365,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5711,7 +6378,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -5742,7 +6409,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +6421,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +6434,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -5827,7 +6494,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6506,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6519,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -5916,7 +6583,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6595,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6608,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{73}
+	return file_domicile_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -5991,7 +6658,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6003,7 +6670,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6016,7 +6683,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{74}
+	return file_domicile_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -6159,7 +6826,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6838,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6851,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{75}
+	return file_domicile_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -6206,7 +6873,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6218,7 +6885,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6231,7 +6898,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{76}
+	return file_domicile_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -6271,7 +6938,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6283,7 +6950,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6296,7 +6963,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{77}
+	return file_domicile_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -6315,7 +6982,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6994,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +7007,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{78}
+	return file_domicile_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -6361,7 +7028,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6373,7 +7040,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6386,7 +7053,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{79}
+	return file_domicile_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -6421,7 +7088,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +7100,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +7113,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{80}
+	return file_domicile_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -6480,7 +7147,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6492,7 +7159,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6505,7 +7172,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{81}
+	return file_domicile_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -6539,7 +7206,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6551,7 +7218,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6564,7 +7231,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{82}
+	return file_domicile_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -6672,7 +7339,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xa6\x13\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xdb\x15\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -6731,7 +7398,14 @@ const file_domicile_proto_rawDesc = "" +
 	"\ttell_task\x184 \x01(\v2\x15.domicile.v1.TellTaskH\x00R\btellTask\x127\n" +
 	"\n" +
 	"forgo_task\x185 \x01(\v2\x16.domicile.v1.ForgoTaskH\x00R\tforgoTask\x12I\n" +
-	"\x10begin_relocation\x186 \x01(\v2\x1c.domicile.v1.BeginRelocationH\x00R\x0fbeginRelocationB\t\n" +
+	"\x10begin_relocation\x186 \x01(\v2\x1c.domicile.v1.BeginRelocationH\x00R\x0fbeginRelocation\x127\n" +
+	"\n" +
+	"begin_give\x187 \x01(\v2\x16.domicile.v1.BeginGiveH\x00R\tbeginGive\x12:\n" +
+	"\vgive_region\x188 \x01(\v2\x17.domicile.v1.GiveRegionH\x00R\n" +
+	"giveRegion\x12=\n" +
+	"\fstage_region\x189 \x01(\v2\x18.domicile.v1.StageRegionH\x00R\vstageRegion\x12@\n" +
+	"\rarrive_region\x18: \x01(\v2\x19.domicile.v1.ArriveRegionH\x00R\farriveRegion\x12=\n" +
+	"\fclose_intake\x18; \x01(\v2\x18.domicile.v1.CloseIntakeH\x00R\vcloseIntakeB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -6941,7 +7615,49 @@ const file_domicile_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\rR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x0e\n" +
-	"\x02id\x18\x05 \x01(\x04R\x02id\"]\n" +
+	"\x02id\x18\x05 \x01(\x04R\x02id\"#\n" +
+	"\tBeginGive\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\"4\n" +
+	"\n" +
+	"GiveRegion\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\"Q\n" +
+	"\x05Giver\x12\x1c\n" +
+	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\x04R\x03job\"\xa7\x02\n" +
+	"\vStageRegion\x12(\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x10\n" +
+	"\x03try\x18\x03 \x01(\x04R\x03try\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\x04R\x04part\x12\x18\n" +
+	"\alongest\x18\x05 \x01(\x03R\alongest\x12%\n" +
+	"\x04node\x18\x06 \x01(\v2\x11.domicile.v1.NodeR\x04node\x12-\n" +
+	"\atenants\x18\a \x03(\v2\x13.domicile.v1.TenantR\atenants\x12\x1d\n" +
+	"\n" +
+	"gone_nodes\x18\b \x03(\tR\tgoneNodes\x12!\n" +
+	"\fgone_tenants\x18\t \x03(\tR\vgoneTenants\"P\n" +
+	"\fArriveRegion\x12(\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\"7\n" +
+	"\vCloseIntake\x12(\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\"\x92\x02\n" +
+	"\x06Intake\x12(\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x10\n" +
+	"\x03try\x18\x03 \x01(\x04R\x03try\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\x04R\x04part\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x18\n" +
+	"\alongest\x18\x06 \x01(\x03R\alongest\x12\x14\n" +
+	"\x05began\x18\a \x01(\x03R\x05began\x12\x18\n" +
+	"\aarrived\x18\b \x01(\x04R\aarrived\x12*\n" +
+	"\x05nodes\x18\t \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\x12\x12\n" +
+	"\x04over\x18\n" +
+	" \x01(\bR\x04over\"I\n" +
+	"\tGivenNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"]\n" +
 	"\x0fBeginRelocation\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x13\n" +
@@ -7061,7 +7777,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xf1\x05\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xb7\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -7092,7 +7808,9 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05other\x18\x1a \x01(\v2\x14.domicile.v1.ForeignR\x05other\x12\x16\n" +
 	"\x06pinned\x18\x1b \x01(\bR\x06pinned\x12(\n" +
 	"\x05quota\x18\x1c \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x14\n" +
-	"\x05since\x18\x1d \x01(\x03R\x05since\"2\n" +
+	"\x05since\x18\x1d \x01(\x03R\x05since\x12\x16\n" +
+	"\x06digest\x18( \x01(\x06R\x06digest\x12,\n" +
+	"\x05given\x18) \x03(\v2\x16.domicile.v1.GivenNodeR\x05given\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
@@ -7118,7 +7836,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12+\n" +
 	"\x06result\x18\x05 \x01(\v2\x13.domicile.v1.ResultR\x06result\x12\x10\n" +
-	"\x03job\x18\x06 \x01(\x04R\x03job\"\xe6\x02\n" +
+	"\x03job\x18\x06 \x01(\x04R\x03job\"\xfe\x02\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1a\n" +
@@ -7131,7 +7849,8 @@ const file_domicile_proto_rawDesc = "" +
 	"recount_at\x18\b \x01(\tR\trecountAt\x121\n" +
 	"\brecovery\x18\t \x01(\v2\x15.domicile.v1.RecoveryR\brecovery\x12/\n" +
 	"\bupstream\x18\n" +
-	" \x01(\v2\x13.domicile.v1.OriginR\bupstream\"\xeb\x02\n" +
+	" \x01(\v2\x13.domicile.v1.OriginR\bupstream\x12\x16\n" +
+	"\x06abroad\x18\v \x01(\x04R\x06abroad\"\x8c\x04\n" +
 	"\aRecords\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.domicile.v1.MemberR\amembers\x12-\n" +
 	"\aregions\x18\x02 \x03(\v2\x13.domicile.v1.RegionR\aregions\x12'\n" +
@@ -7140,7 +7859,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05units\x18\x05 \x03(\v2\x13.domicile.v1.PlacedR\x05units\x12$\n" +
 	"\x04jobs\x18\x06 \x03(\v2\x10.domicile.v1.JobR\x04jobs\x120\n" +
 	"\brequests\x18\a \x03(\v2\x14.domicile.v1.RequestR\brequests\x12'\n" +
-	"\x05tasks\x18\b \x03(\v2\x11.domicile.v1.TaskR\x05tasks\"?\n" +
+	"\x05tasks\x18\b \x03(\v2\x11.domicile.v1.TaskR\x05tasks\x12-\n" +
+	"\aintakes\x18\t \x03(\v2\x13.domicile.v1.IntakeR\aintakes\x124\n" +
+	"\fstaged_nodes\x18\n" +
+	" \x03(\v2\x11.domicile.v1.NodeR\vstagedNodes\x12:\n" +
+	"\x0estaged_tenants\x18\v \x03(\v2\x13.domicile.v1.TenantR\rstagedTenants\"?\n" +
 	"\x0fSnapshotTrailer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x8e\x01\n" +
@@ -7221,7 +7944,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -7270,42 +7993,50 @@ var file_domicile_proto_goTypes = []any{
 	(*BeginTask)(nil),        // 44: domicile.v1.BeginTask
 	(*TellTask)(nil),         // 45: domicile.v1.TellTask
 	(*ForgoTask)(nil),        // 46: domicile.v1.ForgoTask
-	(*BeginRelocation)(nil),  // 47: domicile.v1.BeginRelocation
-	(*Task)(nil),             // 48: domicile.v1.Task
-	(*AdoptUnit)(nil),        // 49: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 50: domicile.v1.Recovery
-	(*Scope)(nil),            // 51: domicile.v1.Scope
-	(*Settings)(nil),         // 52: domicile.v1.Settings
-	(*Member)(nil),           // 53: domicile.v1.Member
-	(*Usage)(nil),            // 54: domicile.v1.Usage
-	(*Drain)(nil),            // 55: domicile.v1.Drain
-	(*Node)(nil),             // 56: domicile.v1.Node
-	(*Quota)(nil),            // 57: domicile.v1.Quota
-	(*Tenant)(nil),           // 58: domicile.v1.Tenant
-	(*Copy)(nil),             // 59: domicile.v1.Copy
-	(*Placed)(nil),           // 60: domicile.v1.Placed
-	(*Region)(nil),           // 61: domicile.v1.Region
-	(*Target)(nil),           // 62: domicile.v1.Target
-	(*Job)(nil),              // 63: domicile.v1.Job
-	(*Detail)(nil),           // 64: domicile.v1.Detail
-	(*Refusal)(nil),          // 65: domicile.v1.Refusal
-	(*Result)(nil),           // 66: domicile.v1.Result
-	(*Request)(nil),          // 67: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 68: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 69: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 70: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 71: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 72: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 73: domicile.v1.TenantInfo
-	(*Event)(nil),            // 74: domicile.v1.Event
-	(*Events)(nil),           // 75: domicile.v1.Events
-	(*Hello)(nil),            // 76: domicile.v1.Hello
-	(*Begin)(nil),            // 77: domicile.v1.Begin
-	(*Chunk)(nil),            // 78: domicile.v1.Chunk
-	(*End)(nil),              // 79: domicile.v1.End
-	(*Delta)(nil),            // 80: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 81: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 82: domicile.v1.Frame
+	(*BeginGive)(nil),        // 47: domicile.v1.BeginGive
+	(*GiveRegion)(nil),       // 48: domicile.v1.GiveRegion
+	(*Giver)(nil),            // 49: domicile.v1.Giver
+	(*StageRegion)(nil),      // 50: domicile.v1.StageRegion
+	(*ArriveRegion)(nil),     // 51: domicile.v1.ArriveRegion
+	(*CloseIntake)(nil),      // 52: domicile.v1.CloseIntake
+	(*Intake)(nil),           // 53: domicile.v1.Intake
+	(*GivenNode)(nil),        // 54: domicile.v1.GivenNode
+	(*BeginRelocation)(nil),  // 55: domicile.v1.BeginRelocation
+	(*Task)(nil),             // 56: domicile.v1.Task
+	(*AdoptUnit)(nil),        // 57: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 58: domicile.v1.Recovery
+	(*Scope)(nil),            // 59: domicile.v1.Scope
+	(*Settings)(nil),         // 60: domicile.v1.Settings
+	(*Member)(nil),           // 61: domicile.v1.Member
+	(*Usage)(nil),            // 62: domicile.v1.Usage
+	(*Drain)(nil),            // 63: domicile.v1.Drain
+	(*Node)(nil),             // 64: domicile.v1.Node
+	(*Quota)(nil),            // 65: domicile.v1.Quota
+	(*Tenant)(nil),           // 66: domicile.v1.Tenant
+	(*Copy)(nil),             // 67: domicile.v1.Copy
+	(*Placed)(nil),           // 68: domicile.v1.Placed
+	(*Region)(nil),           // 69: domicile.v1.Region
+	(*Target)(nil),           // 70: domicile.v1.Target
+	(*Job)(nil),              // 71: domicile.v1.Job
+	(*Detail)(nil),           // 72: domicile.v1.Detail
+	(*Refusal)(nil),          // 73: domicile.v1.Refusal
+	(*Result)(nil),           // 74: domicile.v1.Result
+	(*Request)(nil),          // 75: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 76: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 77: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 78: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 79: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 80: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 81: domicile.v1.TenantInfo
+	(*Event)(nil),            // 82: domicile.v1.Event
+	(*Events)(nil),           // 83: domicile.v1.Events
+	(*Hello)(nil),            // 84: domicile.v1.Hello
+	(*Begin)(nil),            // 85: domicile.v1.Begin
+	(*Chunk)(nil),            // 86: domicile.v1.Chunk
+	(*End)(nil),              // 87: domicile.v1.End
+	(*Delta)(nil),            // 88: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 89: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 90: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,   // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -7335,7 +8066,7 @@ var file_domicile_proto_depIdxs = []int32{
 	30,  // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32,  // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
 	34,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	49,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	57,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
 	35,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
 	36,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
 	37,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
@@ -7346,82 +8077,98 @@ var file_domicile_proto_depIdxs = []int32{
 	44,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
 	45,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
 	46,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
-	47,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
-	51,  // 39: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	52,  // 40: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	52,  // 41: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	53,  // 42: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,   // 43: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	65,  // 44: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	61,  // 45: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20,  // 46: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16,  // 47: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20,  // 48: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16,  // 49: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16,  // 50: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25,  // 51: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27,  // 52: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25,  // 53: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31,  // 54: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33,  // 55: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	62,  // 56: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
-	16,  // 57: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
-	41,  // 58: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
-	57,  // 59: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
-	42,  // 60: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
-	41,  // 61: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
-	42,  // 62: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
-	41,  // 63: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
-	65,  // 64: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
-	16,  // 65: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	54,  // 66: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	55,  // 67: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	57,  // 68: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	60,  // 69: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	59,  // 70: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	65,  // 71: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	62,  // 72: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	42,  // 73: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
-	57,  // 74: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
-	64,  // 75: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	65,  // 76: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	56,  // 77: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	58,  // 78: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	60,  // 79: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20,  // 80: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25,  // 81: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	48,  // 82: domicile.v1.Result.task:type_name -> domicile.v1.Task
-	66,  // 83: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	51,  // 84: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	52,  // 85: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	50,  // 86: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	41,  // 87: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
-	53,  // 88: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	61,  // 89: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	56,  // 90: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	58,  // 91: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	60,  // 92: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	63,  // 93: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	67,  // 94: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	48,  // 95: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
-	59,  // 96: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	71,  // 97: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	72,  // 98: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	73,  // 99: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	61,  // 100: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	74,  // 101: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	74,  // 102: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	76,  // 103: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	77,  // 104: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	78,  // 105: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	79,  // 106: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	80,  // 107: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	81,  // 108: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	109, // [109:109] is the sub-list for method output_type
-	109, // [109:109] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	55,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
+	47,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
+	48,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
+	50,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
+	51,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
+	52,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
+	59,  // 44: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	60,  // 45: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	60,  // 46: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	61,  // 47: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,   // 48: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	73,  // 49: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	69,  // 50: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20,  // 51: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16,  // 52: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20,  // 53: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16,  // 54: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16,  // 55: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25,  // 56: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27,  // 57: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25,  // 58: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31,  // 59: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33,  // 60: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	70,  // 61: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16,  // 62: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
+	41,  // 63: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
+	65,  // 64: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
+	42,  // 65: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
+	41,  // 66: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
+	42,  // 67: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
+	41,  // 68: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
+	49,  // 69: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
+	64,  // 70: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
+	66,  // 71: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
+	49,  // 72: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
+	49,  // 73: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
+	49,  // 74: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
+	33,  // 75: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
+	73,  // 76: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
+	16,  // 77: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	62,  // 78: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	63,  // 79: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	65,  // 80: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	68,  // 81: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	67,  // 82: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	73,  // 83: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	70,  // 84: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	42,  // 85: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
+	65,  // 86: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
+	54,  // 87: domicile.v1.Job.given:type_name -> domicile.v1.GivenNode
+	72,  // 88: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	73,  // 89: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	64,  // 90: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	66,  // 91: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	68,  // 92: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20,  // 93: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25,  // 94: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	56,  // 95: domicile.v1.Result.task:type_name -> domicile.v1.Task
+	74,  // 96: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	59,  // 97: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	60,  // 98: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	58,  // 99: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	41,  // 100: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
+	61,  // 101: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	69,  // 102: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	64,  // 103: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	66,  // 104: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	68,  // 105: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	71,  // 106: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	75,  // 107: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	56,  // 108: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
+	53,  // 109: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
+	64,  // 110: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
+	66,  // 111: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
+	67,  // 112: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	79,  // 113: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	80,  // 114: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	81,  // 115: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	69,  // 116: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	82,  // 117: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	82,  // 118: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	84,  // 119: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	85,  // 120: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	86,  // 121: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	87,  // 122: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	88,  // 123: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	89,  // 124: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	125, // [125:125] is the sub-list for method output_type
+	125, // [125:125] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -7469,16 +8216,21 @@ func file_domicile_proto_init() {
 		(*Entry_TellTask)(nil),
 		(*Entry_ForgoTask)(nil),
 		(*Entry_BeginRelocation)(nil),
+		(*Entry_BeginGive)(nil),
+		(*Entry_GiveRegion)(nil),
+		(*Entry_StageRegion)(nil),
+		(*Entry_ArriveRegion)(nil),
+		(*Entry_CloseIntake)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[44].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[47].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[52].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[58].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[73].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[74].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[55].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[60].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[66].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[81].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[82].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -7488,7 +8240,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[82].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[90].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -7502,7 +8254,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
