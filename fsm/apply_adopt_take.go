@@ -266,6 +266,7 @@ func (c *change) arriveNodes(i *Intake) {
 // was promoted, and nothing stopped.
 func (c *change) arriveTenant(t *Tenant, p *Placed) {
 	unit, own := *p, *t
+	unit.Lacks = 0 // counted anew, by this directory's settings and clock
 	unit.Copies = slices.Clone(p.Copies)
 	for k := range unit.Copies {
 		unit.Copies[k].Since, unit.Copies[k].Entry = c.now, c.at

@@ -223,6 +223,8 @@ func checkRunning(s *State, j *Job) error {
 		return checkMove(s, j)
 	case JobRebalance:
 		return must(j.Tenant == "" && len(j.Targets) > 0 && s.Rebalance() == j, "a rebalance of %d moves", len(j.Targets))
+	case JobGive:
+		return must(j.Tenant == "" && len(j.Targets) == 0 && s.giving == j, "a hand-over of %q that is not known", j.Home)
 	}
 	if j.Kind == JobRelocate || j.Home != "" {
 		t, ok := s.Tenant(j.Tenant)

@@ -172,6 +172,15 @@ func clone(t *testing.T, s *fsm.State) *fsm.State {
 	for j := range s.Jobs() {
 		must(b.AddJob(j))
 	}
+	for i := range s.Intakes() {
+		must(b.AddIntake(i))
+	}
+	for n := range s.StagedNodes() {
+		must(b.AddStagedNode(n))
+	}
+	for x, p := range s.StagedTenants() {
+		must(b.AddStagedTenant(x, p))
+	}
 	c, err := b.State()
 	must(err)
 	return c

@@ -78,6 +78,8 @@ var statuses = map[Code]int{
 	fsm.CodeMoveReleased:      http.StatusConflict,
 	fsm.CodeCancelled:         http.StatusConflict,
 	fsm.CodeMoveUndone:        http.StatusBadGateway,
+	fsm.CodeHandingOver:       http.StatusServiceUnavailable,
+	fsm.CodeRegionNotReady:    http.StatusConflict,
 	fsm.CodeRecovering:        http.StatusServiceUnavailable,
 	fsm.CodeNodeRefused:       http.StatusBadGateway,
 	fsm.CodeNodeUnreachable:   http.StatusBadGateway,
