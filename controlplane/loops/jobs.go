@@ -36,6 +36,8 @@ func (p *planner) job(j *fsm.Job) {
 	case fsm.JobRebalance:
 		p.rebalance(j)
 		return
+	case fsm.JobGive:
+		return // whole directories: it makes no call to a node before the region is given
 	}
 	switch j.Step {
 	case fsm.StepMake:
