@@ -57,6 +57,9 @@ type Config struct {
 	// Token is the bearer token that the admin API asks for, and the one that
 	// this server shows to the others of its group; "" for none.
 	Token string
+	// SharedSecret is that of the deployment's routers; "" for Token. What passes between
+	// groups and is for nobody else is sealed under it.
+	SharedSecret string
 	// Audit is the path of the audit log, or "".
 	Audit string
 	// Build is the version that domicile_build_info tells.
@@ -101,6 +104,9 @@ func (c Config) check() (Config, error) {
 		if c.Global[i], err = routerAddress(g); err != nil {
 			return c, errors.Join(errors.New("a server of the global group is not an address (--global)"), err)
 		}
+	}
+	if c.SharedSecret == "" {
+		c.SharedSecret = c.Token
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

@@ -34,6 +34,8 @@ type executor struct {
 	known   *knowledge
 	events  *eventLog
 	meters  *failoverMeters
+	// regions asks a region's group about its task of a job.
+	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64
@@ -48,6 +50,12 @@ type executor struct {
 type called struct {
 	action loops.Action
 	answer loops.Answer
+}
+
+// tasked is a call to a region's group that has ended.
+type tasked struct {
+	loops.TaskCall
+	answer loops.TaskAnswer
 }
 
 // proposed is a proposal that has ended.
@@ -69,6 +77,7 @@ type shift struct {
 	// The loop is the only receiver. Senders give up when ctx ends; a size of
 	// 0 keeps them in step with the loop.
 	calls     chan called
+	tasks     chan tasked
 	proposals chan proposed
 }
 
@@ -76,7 +85,7 @@ type shift struct {
 // every call then.
 func (e *executor) run(ctx context.Context, term uint64) error {
 	s := &shift{executor: e, term: term, memory: loops.NewMemory(e.group.State().Revision()),
-		flips: flips{meters: e.meters}, calls: make(chan called), proposals: make(chan proposed)}
+		flips: flips{meters: e.meters}, calls: make(chan called), tasks: make(chan tasked), proposals: make(chan proposed)}
 	defer s.work.Wait()
 	e.known.clear()
 	e.changes.collect(true)
@@ -95,6 +104,8 @@ func (e *executor) run(ctx context.Context, term uint64) error {
 		case <-e.changes.hurried:
 		case c := <-s.calls:
 			s.ended(c)
+		case c := <-s.tasks:
+			s.memory.EndTask(c.TaskCall, c.answer, s.clock())
 		case p := <-s.proposals:
 			s.recorded(p)
 		case <-wake:
@@ -137,6 +148,10 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 	for _, a := range plan.Calls {
 		s.memory.Begin(a)
 		s.start(ctx, state, a)
+	}
+	for _, a := range plan.Tasks {
+		s.memory.BeginTask(a, now)
+		s.startTask(ctx, state, a)
 	}
 	for _, p := range plan.Proposals {
 		s.memory.Propose(p)
@@ -190,6 +205,40 @@ func (s *shift) start(ctx context.Context, state *fsm.State, a loops.Action) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// startTask calls a region's group about its task of a job.
+func (s *shift) startTask(ctx context.Context, state *fsm.State, a loops.TaskAction) {
+	if job, ok := state.Job(a.Job); ok {
+		if id := s.asked.requestID(job.Tenant); id != "" {
+			ctx = httpserve.WithRequestID(ctx, id)
+		}
+	}
+	s.work.Go(func() {
+		faultPoint("ask", taskPoint(a))
+		answer := s.regions(ctx, a)
+		faultPoint("asked", taskPoint(a))
+		if r := answer.Refusal; r != nil {
+			s.logger.Debug("a region's group did not do its task", "region", string(a.Region), "job", a.Job, "err", r)
+		}
+		select {
+		case s.tasks <- tasked{a.TaskCall, answer}:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// taskPoint names a call to a region's group for fault points.
+func taskPoint(a loops.TaskAction) string {
+	switch c := a.Cmd.(type) {
+	case *fsm.BeginTask:
+		return "begin-" + c.Kind.String()
+	case *fsm.TellTask:
+		return "tell-" + c.Word.String()
+	case *fsm.ForgoTask:
+		return "forgo-" + c.Kind.String()
+	}
+	return "look"
 }
 
 // unrecorded answers for a node that the directory does not know. It cannot be:

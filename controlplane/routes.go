@@ -45,6 +45,9 @@ func (s *Server) routes() []httpserve.Route {
 		{Method: http.MethodPut, Path: regions + "/{region}", Name: "put_region", Handler: s.changeOf(s.byGlobal, s.putRegion)},
 		{Method: http.MethodDelete, Path: regions + "/{region}", Name: "delete_region", Handler: s.changeOf(s.byGlobal, s.deleteRegion)},
 
+		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.ledRead(s.listTasks, "tenant")},
+		{Method: http.MethodPost, Path: "/_shard/tasks/{job}", Name: "task", Handler: s.change(s.task)},
+
 		{Method: http.MethodGet, Path: "/_shard/group", Name: "get_group", Handler: s.getGroup},
 		{Method: http.MethodPost, Path: "/_shard/group/servers", Name: "add_server", Handler: s.change(s.addServer)},
 		{Method: http.MethodDelete, Path: "/_shard/group/servers/{server}", Name: "remove_server", Handler: s.change(s.removeServer)},

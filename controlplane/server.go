@@ -43,6 +43,8 @@ type Server struct {
 	nodes  *nodeClient
 	peers  *http.Client // to the group's other servers; follows no redirect
 	links  *links       // to the other groups
+	seals  *seals
+	told   *regionsTold
 	// global is a region's copy of the global directory, and globalStream serves it on; nil
 	// on a server of the global group.
 	global       *global.Copy
@@ -65,6 +67,9 @@ type Server struct {
 	// over ends when the group does: nothing that waits for it need wait longer.
 	over   context.Context
 	giveUp context.CancelFunc
+	// leaving ends when the server begins to stop: what is only waited for is not any more.
+	leaving context.Context
+	leave   context.CancelFunc
 }
 
 // New opens the data folder, joins no group yet and serves nothing yet: Run
@@ -96,11 +101,12 @@ func newServer(config Config) (*Server, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		usage: &usage{told: make(map[fsm.NodeName]toldUsage)},
 		asked: &askers{id: make(map[fsm.TenantName]string)}, joinWait: joinTimeout,
-		changes: newChanges(), known: &knowledge{}, moves: newMoveMeters(), links: newLinks(&config),
+		changes: newChanges(), known: &knowledge{}, moves: newMoveMeters(), links: newLinks(&config), seals: newSeals(config.SharedSecret), told: &regionsTold{},
 	}
 	s.known.clear()
 	s.token.Store(&config.Token)
 	s.over, s.giveUp = context.WithCancel(context.Background())
+	s.leaving, s.leave = context.WithCancel(s.over)
 	if s.audit, err = audit.Open(config.Audit); err != nil {
 		return nil, err
 	}
@@ -151,7 +157,7 @@ func (s *Server) openGroup() error {
 	s.moves.leads.Store(&leads)
 	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
 	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
-		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters()}
+		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask}
 	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
@@ -198,6 +204,7 @@ func (s *Server) Run(ctx context.Context) error {
 // stop ends the streams, which would last, then waits for the requests under
 // way.
 func (s *Server) stop(server *http.Server) {
+	s.leave()
 	s.events.close()
 	s.stream.Close()
 	if s.globalStream != nil {
@@ -220,6 +227,9 @@ func (s *Server) SetToken(token string) {
 	s.token.Store(&token)
 	s.handler.SetToken(token)
 }
+
+// SetSharedSecret replaces the secret under which what passes between groups is sealed.
+func (s *Server) SetSharedSecret(secret string) { s.seals.reload(secret) }
 
 // Group is the server's group, for whoever runs it: the tests and metrics.
 func (s *Server) Group() *group.Group { return s.group }

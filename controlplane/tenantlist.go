@@ -122,10 +122,7 @@ func (s *Server) getTenant(w http.ResponseWriter, r *http.Request, state *fsm.St
 
 // describeTenant tells where a tenant is: its region is its node's (T1).
 func (s *Server) describeTenant(state *fsm.State, t *fsm.Tenant) proto.Tenant {
-	out := proto.Tenant{Name: t.Name, State: fsm.UnitActive.String(), Pinned: t.Pinned, Buckets: t.Buckets}
-	if t.Quota != nil {
-		out.Quota = &proto.Quota{Bytes: t.Quota.Bytes, RPS: t.Quota.RPS, InFlight: t.Quota.InFlight}
-	}
+	out := proto.Tenant{Name: t.Name, State: fsm.UnitActive.String(), Pinned: t.Pinned, Buckets: t.Buckets, Quota: quotaOf(t.Quota)}
 	out.Region, _ = state.TenantRegion(t.Name)
 	for p := range state.TenantUnits(t.Name) {
 		if p.State != fsm.UnitActive {

@@ -3,7 +3,7 @@ package fsm
 import "strconv"
 
 func (c *change) beginTask(cmd *BeginTask) Result {
-	if r := c.heed(cmd.Origin, cmd.Job); r != nil {
+	if r := c.Heeds(cmd.Origin, cmd.Job); r != nil {
 		return refused(r)
 	}
 	if r := cmd.check(); r != nil {
@@ -131,7 +131,7 @@ func (c *change) idOf(t *tenancy) UnitID {
 }
 
 func (c *change) forgoTask(cmd *ForgoTask) Result {
-	if r := c.heed(cmd.Origin, cmd.Job); r != nil {
+	if r := c.Heeds(cmd.Origin, cmd.Job); r != nil {
 		return refused(r)
 	}
 	t, ok := c.tasks.Get(cmd.Job)
@@ -158,7 +158,7 @@ func (c *change) forgoTask(cmd *ForgoTask) Result {
 }
 
 func (c *change) tellTask(cmd *TellTask) Result {
-	if r := c.heed(cmd.Origin, cmd.Job); r != nil {
+	if r := c.Heeds(cmd.Origin, cmd.Job); r != nil {
 		return refused(r)
 	}
 	t, ok := c.tasks.Get(cmd.Job)

@@ -130,9 +130,10 @@ func (s *State) closedNodes(region *RegionName) string {
 	return strings.Join(named, ", ")
 }
 
-// regionKnown reports whether a node is in r or r keeps its own directory.
+// regionKnown reports whether a node is in r or r keeps its own directory: another one,
+// or this.
 func (s *State) regionKnown(r RegionName) bool {
-	if _, ok := s.regions.Get(r); ok {
+	if _, ok := s.regions.Get(r); ok || r != "" && r == s.scope.Region && s.level >= levelRegions {
 		return true
 	}
 	known := false

@@ -50,6 +50,24 @@ type Task struct {
 	Refusal *Refusal // why it was not done, where it has ended so
 }
 
+func (w TaskWord) String() string {
+	switch w {
+	case TaskRelease:
+		return "release"
+	case TaskUndo:
+		return "undo"
+	case TaskDeparted:
+		return "departed"
+	case TaskArrived:
+		return "arrived"
+	case TaskSource:
+		return "source"
+	case TaskSettled:
+		return "settled"
+	}
+	return "unknown"
+}
+
 // Over reports whether nothing about a task will change any more.
 func (t *Task) Over() bool { return t.Forgone || t.Done }
 
@@ -74,31 +92,34 @@ func (s *State) Floor() JobID {
 	return JobID(s.revision + 1)
 }
 
-// heed checks whom a task comes from.
-func (c *change) heed(o Origin, job JobID) *Refusal {
-	if r := c.belongs(o.Authority, o.History); r != nil {
+// Heeds says why this directory takes nothing that is said of a job of the global group
+// from o, nil where it does. So it is for good: a group that was deposed, or a call that
+// comes late, says nothing that is taken once the job has ended, as its number is below
+// the floor of every call that came since, and until then it finds the job's task recorded.
+func (s *State) Heeds(o Origin, job JobID) *Refusal {
+	if r := s.belongs(o.Authority, o.History); r != nil {
 		return r
 	}
-	if job < max(o.Floor, c.upstream.Floor) {
+	if job < max(o.Floor, s.upstream.Floor) {
 		return refuse(CodeTaskOver, "job "+job.String()+" of the global group has ended; nothing is done for it any more", "job", job.String())
 	}
 	return nil
 }
 
 // belongs refuses what does not come from the global group of this directory.
-func (c *change) belongs(authority string, history uint64) *Refusal {
-	have := c.upstream.Authority
-	if c.scope.Region == "" {
-		have = c.scope.Authority()
+func (s *State) belongs(authority string, history uint64) *Refusal {
+	have := s.upstream.Authority
+	if s.scope.Region == "" {
+		have = s.scope.Authority()
 	}
 	switch {
 	case authority == "" || history == 0 || !printable(authority, 2*MaxName+1):
 		return refuse(CodeBadRequest, "a task names the global group that it comes from: its authority, and its history from 1")
-	case c.scope.Region == "" && (authority != have || history != c.scope.History):
+	case s.scope.Region == "" && (authority != have || history != s.scope.History):
 		return refuse(CodeScope, "this is the global directory "+have+"; it takes no tasks of "+clip(authority), "authority", have)
 	case have != "" && authority != have:
 		return refuse(CodeScope, "this region belongs to the global group "+have+", and takes nothing of "+clip(authority), "authority", have)
-	case history < c.upstream.History:
+	case history < s.upstream.History:
 		return refuse(CodeStale, "the global directory was recovered since: this comes from an older history of it")
 	}
 	return nil

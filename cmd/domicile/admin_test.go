@@ -57,6 +57,8 @@ var commands = map[string]string{
 	"POST /_shard/recovery/adopt":           "recovery adopt",
 	"GET /_shard/events":                    "events",
 	"GET /_shard/subscribe":                 "",
+	"GET /_shard/tasks":                     "", // between groups
+	"POST /_shard/tasks/{job}":              "",
 	"POST /_shard/group/members":            "",
 }
 

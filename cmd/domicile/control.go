@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -86,6 +87,10 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	shared, err := secret("shared-secret", c.SharedSecret, c.SharedSecretFile)
+	if err != nil {
+		return err
+	}
 	replication, err := secret("replication-token", c.ReplicationToken, c.ReplicationTokenFile)
 	if err != nil {
 		return err
@@ -104,7 +109,7 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 		Listener: l, API: c.api(l, files),
 		RaftListener: raft, RaftDial: dial, RaftAdvertise: c.RaftAdvertise,
 		Bootstrap: c.Bootstrap, Join: join, Region: fsm.RegionName(c.Region), Global: global,
-		Settings: c.settings(replication), Token: token, Audit: c.Audit,
+		Settings: c.settings(replication), Token: token, SharedSecret: shared, Audit: c.Audit,
 		Build: version, Logger: c.logger(e, "control"),
 	}
 	if files != nil {
@@ -122,6 +127,12 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 			return
 		}
 		s.SetToken(token)
+		shared, err := secret("shared-secret", c.SharedSecret, c.SharedSecretFile)
+		if err != nil {
+			cfg.Logger.Error("the shared secret was not reloaded; the one in use stays", "err", err)
+			return
+		}
+		s.SetSharedSecret(cmp.Or(shared, token))
 	})
 	return errors.Join(s.Run(ctx), s.Close())
 }

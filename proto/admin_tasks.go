@@ -1,0 +1,110 @@
+package proto
+
+import "domicile/fsm"
+
+// Tasks are what a region's group does for a job of the global group (I8). POST
+// /_shard/tasks/{job} is spoken between groups alone: it asks for the task of a job, says
+// more of it, gives it up, or only asks how it stands. Each of these may be repeated.
+
+// Calls about a task.
+const (
+	TaskBegin = "begin" // it is to be done; begun before, it answers how it stands
+	TaskTell  = "tell"  // Word is so now
+	TaskForgo = "forgo" // it is not to be done any more, or undone if it was begun
+	TaskLook  = "look"  // nothing is asked but how it stands
+)
+
+// TaskCall is the body of POST /_shard/tasks/{job}. Which of its fields are used depends
+// on Call and Kind, as fsm.BeginTask, fsm.TellTask and fsm.ForgoTask say.
+type TaskCall struct {
+	Call string `json:"call"`
+	// To is the region that is asked, "" for the global group: another one refuses.
+	To fsm.RegionName `json:"to"`
+	// Whose job it is, and the oldest one of that group's that runs (fsm.Origin).
+	Authority string    `json:"authority"`
+	History   uint64    `json:"history"`
+	Floor     fsm.JobID `json:"floor"`
+
+	Kind   string         `json:"kind,omitempty"` // create, delete, depart or receive
+	Tenant fsm.TenantName `json:"tenant,omitempty"`
+	ID     fsm.UnitID     `json:"id,omitempty"`
+
+	Region *fsm.RegionName `json:"region,omitempty"`
+	Node   *fsm.NodeName   `json:"node,omitempty"`
+	Pinned bool            `json:"pinned,omitempty"`
+	Schema string          `json:"schema,omitempty"`
+	Quota  *Quota          `json:"quota,omitempty"`
+	Source *TaskNode       `json:"source,omitempty"` // receive: whom to follow
+
+	Word  string    `json:"word,omitempty"` // tell: release, undo, departed, arrived, source or settled
+	Other *TaskNode `json:"other,omitempty"`
+}
+
+// TaskNode is a node as another group is told of it.
+type TaskNode struct {
+	Region fsm.RegionName `json:"region"`
+	Node   fsm.NodeName   `json:"node"`
+	Addr   string         `json:"addr"`
+	// Token is what a follower shows to the node, sealed for the deployment's control
+	// servers; "" where nothing follows it.
+	Token string `json:"token,omitempty"`
+	Epoch uint64 `json:"epoch,omitempty"` // of the branch that the node writes
+}
+
+// Task answers how a task stands.
+type Task struct {
+	Job     fsm.JobID      `json:"job"` // of the global group
+	Kind    string         `json:"kind"`
+	Tenant  fsm.TenantName `json:"tenant"`
+	ID      fsm.UnitID     `json:"id"`
+	Done    bool           `json:"done,omitempty"`    // it has ended
+	Forgone bool           `json:"forgone,omitempty"` // it is not done, and never will be
+	Refusal *TaskRefusal   `json:"refusal,omitempty"` // why it was not done, where it has ended so
+	// Step is where the job stands that does it, while it runs, and Problem what is in its
+	// way.
+	Step    string    `json:"step,omitempty"`
+	Problem string    `json:"problem,omitempty"`
+	Unit    *TaskUnit `json:"unit,omitempty"` // where the tenant is in the region, if it is there
+	// Copy is, of a receive, how far the copying is.
+	Copy *TaskCopy `json:"copy,omitempty"`
+}
+
+// TaskRefusal is a refusal as it is recorded.
+type TaskRefusal struct {
+	Code   Code              `json:"code"`
+	Text   string            `json:"text"`
+	Fields map[string]string `json:"fields,omitempty"`
+}
+
+// TaskUnit is where a region has a tenant.
+type TaskUnit struct {
+	TaskNode               // its primary; the token only of a depart
+	State     string       `json:"state"`
+	Promoted  bool         `json:"promoted"`
+	Writable  bool         `json:"writable,omitempty"` // create: its node was granted it
+	Pinned    bool         `json:"pinned,omitempty"`
+	Quota     *Quota       `json:"quota,omitempty"`
+	ReplicaOn fsm.NodeName `json:"replica_on,omitempty"`
+	// Unreplicated says why it has no copy in sync.
+	Unreplicated string `json:"unreplicated,omitempty"`
+}
+
+// TaskCopy is how far a receive's nodes are with what they follow.
+type TaskCopy struct {
+	Bytes uint64 `json:"bytes"` // that the node has
+	Total uint64 `json:"total"` // of the tenant, as its source tells
+	// Ready: the node, and the copies to be, lack only what is under way.
+	Ready   bool   `json:"ready"`
+	Trouble string `json:"trouble,omitempty"` // why it does not go on
+}
+
+// Shown is t as it is told to people: without any token.
+func (t *Task) Shown() *Task {
+	if t.Unit == nil {
+		return t
+	}
+	shown, unit := *t, *t.Unit
+	unit.Token = ""
+	shown.Unit = &unit
+	return &shown
+}
