@@ -26,7 +26,7 @@ func (c *nodeCall) lookAtMove(ctx context.Context) loops.Answer {
 }
 
 func imageOf(h *proto.HeldUnit) *loops.Image {
-	i := &loops.Image{Held: uint64(max(h.Bytes, 0)), Problem: h.Problem}
+	i := &loops.Image{Held: uint64(max(h.Bytes, 0)), Problem: h.Problem, Follows: h.Follows}
 	if h.Image != nil {
 		i.Bytes, i.Total = uint64(max(h.Image.Bytes, 0)), uint64(max(h.Image.Total, 0))
 	}

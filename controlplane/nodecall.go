@@ -44,6 +44,10 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 	c.node = at(node)
 	switch a.Verb {
 	case loops.FollowUnits:
+		if job, receives := state.Job(a.Job); receives && job.Other != nil { // of another directory
+			c.source, c.token = &fsm.Node{Name: job.Other.Node, Addr: job.Other.Addr}, job.Other.Token
+			return true
+		}
 		if c.source, ok = state.Node(a.Source); !ok {
 			return false
 		}
@@ -57,12 +61,16 @@ func (c *nodeCall) addresses(state *fsm.State) bool {
 	case loops.HandOverUnits, loops.ThawUnits:
 		job, ok := state.Job(a.Job)
 		if ok { // a forced drain's moves overlook pins alone
-			c.forced, c.unproven = job.Forced && job.Kind == fsm.JobHandover, job.Kind == fsm.JobMove
+			c.forced, c.unproven = job.Forced && job.Kind == fsm.JobHandover, job.Kind == fsm.JobMove || job.Kind == fsm.JobDepart
 		}
 		if c.job = a.Job.String(); ok && job.Release != 0 {
 			c.job = strconv.FormatUint(uint64(job.Release), 10)
 		}
 		c.others = make(map[fsm.NodeName]string)
+		if ok && job.Other != nil {
+			c.others[job.Other.Node] = nodeURL(job.Other.Addr)
+			return true
+		}
 		for _, i := range a.Units {
 			if n, ok := state.Node(i.Node); ok {
 				c.others[i.Node] = nodeURL(n.Addr)

@@ -121,3 +121,11 @@ func (c *change) rehome(j *Job, e *tenancy) *Refusal {
 	c.land(local, unit)
 	return nil
 }
+
+// MayRelocate says why a BeginRelocation would be refused now, nil where it would not be.
+// Only Apply decides.
+func (s *State) MayRelocate(cmd *BeginRelocation) *Refusal {
+	c := change{State: s}
+	_, r := c.mayRelocate(cmd)
+	return r
+}

@@ -8,12 +8,13 @@ import (
 
 func checkUnit(s *State, tenant TenantName, p *Placed) error {
 	e, ok := s.nodes.Get(p.Node)
-	own := s.scope.Region == "" // ids are of the global directory, epochs of the one where the unit is
+	// Ids are of the global directory, epochs of the one where the unit is, or was.
+	own, foreign := s.scope.Region == "", p.State == UnitReceiving || p.State == UnitDeleting
 	switch {
 	case !ok && (p.Node != "" || !s.removed(p)), p.ID == 0 || own && Revision(p.ID) > s.revision:
 		return fmt.Errorf("bad placement on %q", p.Node)
-	case p.Epoch < firstEpoch || p.State != UnitReceiving && flippedIn(p.Epoch) > max(s.revision, s.abroad) ||
-		own && s.abroad == 0 && p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID:
+	case p.Epoch < firstEpoch || !foreign && (flippedIn(p.Epoch) > max(s.revision, s.abroad) ||
+		own && s.abroad == 0 && p.Epoch != firstEpoch && UnitID(p.Epoch) <= p.ID):
 		return fmt.Errorf("epoch %d", p.Epoch)
 	}
 	t, _ := s.Tenant(tenant)

@@ -231,7 +231,10 @@ type HeldUnit struct {
 	Aside       []string     `json:"aside,omitempty"`
 	// Lost is what this node had acknowledged alone on a branch that was given
 	// up, as the last return to the present branch found it.
-	Lost    *PositionRange `json:"lost,omitempty"`
+	Lost *PositionRange `json:"lost,omitempty"`
+	// Follows says of a copy that it gets each commit as it is made: it lacks nothing but
+	// what is under way.
+	Follows bool           `json:"follows,omitempty"`
 	Image   *ImageProgress `json:"image,omitempty"`   // an image that is coming in
 	Problem string         `json:"problem,omitempty"` // why a copy does not follow
 	Error   string         `json:"error,omitempty"`   // its files cannot be read

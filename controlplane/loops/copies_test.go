@@ -24,6 +24,7 @@ type copySim struct {
 	r     *rand.Rand
 	nodes map[fsm.NodeName]*simNode
 	names []fsm.NodeName
+	all   []fsm.NodeName // those of other directories, too
 	calls []flight
 	late  []flight                   // whose answers were given up: they may still arrive
 	told  map[fsm.NodeName]*NodeNews // in the last round
@@ -71,7 +72,11 @@ var simNames = []fsm.NodeName{"n1", "n2", "n3", "n4"}
 func newCopySim(t *testing.T, seed uint64) *copySim { return newSim(t, seed, simNames) }
 
 func newSim(t *testing.T, seed uint64, names []fsm.NodeName) *copySim {
-	s := &copySim{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 2)), nodes: map[fsm.NodeName]*simNode{}, names: names,
+	return newSimOf(newWorld(t), seed, names)
+}
+
+func newSimOf(w *world, seed uint64, names []fsm.NodeName) *copySim {
+	s := &copySim{world: w, r: rand.New(rand.NewPCG(seed, 2)), nodes: map[fsm.NodeName]*simNode{}, names: names, all: names,
 		acked: map[fsm.UnitID]int{}, ready: map[fsm.JobID]bool{}}
 	s.apply(0, &fsm.PutMember{Member: fsm.Member{ID: "c1", Raft: "127.0.0.1:9", API: "http://127.0.0.1:8", Version: fsm.Version}})
 	s.apply(0, &fsm.SetSettings{Settings: fsm.Settings{Replicas: uint32(s.r.IntN(3)), AutoFailover: simLease, RepairAfter: simRepair, RemoveAfter: simRemove}})
@@ -86,10 +91,13 @@ func newSim(t *testing.T, seed uint64, names []fsm.NodeName) *copySim {
 	return s
 }
 
-// simRegion: nodes m1, m2 … are in another region than n1, n2 ….
+// simRegion: nodes m1, m2 … are in another region than n1, n2 …, and k1, k2 … in a third.
 func simRegion(n fsm.NodeName) fsm.RegionName {
-	if n[0] == 'm' {
+	switch n[0] {
+	case 'm':
 		return "us"
+	case 'k':
+		return "tr"
 	}
 	return "eu"
 }
@@ -101,8 +109,10 @@ func (s *copySim) lead() {
 	for i := range s.calls {
 		s.calls[i].answered = true
 	}
-	for _, n := range s.nodes {
-		n.resumed, n.news = s.now, NodeNews{}
+	for name, n := range s.nodes {
+		if _, own := s.state.Node(name); own {
+			n.resumed, n.news = s.now, NodeNews{}
+		}
 	}
 }
 
@@ -136,8 +146,10 @@ func (s *copySim) renew(name fsm.NodeName) {
 func (s *copySim) round() Plan {
 	news := &News{Nodes: map[fsm.NodeName]*NodeNews{}}
 	for name, n := range s.nodes {
-		told := n.news
-		news.Nodes[name] = &told
+		if _, own := s.state.Node(name); own {
+			told := n.news
+			news.Nodes[name] = &told
+		}
 	}
 	news.Fresh = !reflect.DeepEqual(news.Nodes, s.told) // as the executor has it
 	s.told = news.Nodes
@@ -146,7 +158,11 @@ func (s *copySim) round() Plan {
 		s.check(a)
 		s.m.Begin(a)
 		s.sent++
-		s.calls = append(s.calls, flight{Action: a, term: s.term, sent: s.now, number: s.sent})
+		f := flight{Action: a, term: s.term, sent: s.now, number: s.sent}
+		if j, ok := s.state.Job(a.Job); ok && j.Kind == fsm.JobReceive && a.Verb == FollowUnits {
+			f.foreign = j.Other.Node
+		}
+		s.calls = append(s.calls, f)
 	}
 	for _, c := range p.Proposals {
 		s.m.Propose(c)
@@ -203,6 +219,12 @@ func (s *copySim) check(a Action) {
 			s.state.CopiesWanted(u) > 0 && len(inSync(u)) == 0 && s.region(u.Node) == s.region(at)) {
 			s.t.Errorf("%s is removed from %s: %+v at %d", u.Unit, at, u, s.now)
 		}
+	case a.Work == FollowUnits && a.Job != 0:
+		j, _ := s.state.Job(a.Job)
+		u, ok := s.state.Placed(a.Target.Unit)
+		if !ok || j.Kind != fsm.JobReceive || u.ID != a.Target.ID || u.State != fsm.UnitReceiving || u.Node != at && !slices.ContainsFunc(u.Copies, func(c fsm.Copy) bool { return c.Node == at }) {
+			s.t.Errorf("%s is asked to follow another directory's node for %+v, which is %+v", at, *j, u)
+		}
 	case a.Work == PromoteUnits, a.Work == FollowUnits:
 		for _, i := range a.Units {
 			u, ok := s.state.Placed(i.Unit)
@@ -243,7 +265,7 @@ func (s *copySim) serve(f flight) Answer {
 		delete(n.units, f.Target.Unit)
 	case FollowUnits:
 		for _, i := range f.Units {
-			s.follow(n, i, f.Source)
+			s.follow(n, i, max(f.Source, f.foreign))
 		}
 	case PromoteUnits:
 		for _, i := range f.Units {
@@ -273,7 +295,8 @@ func (s *copySim) serve(f flight) Answer {
 		}
 	case LookAtMove:
 		if h, ok := n.units[f.Target.Unit]; ok && h.id == f.Target.ID {
-			answer.Image = &Image{Held: uint64(h.pos) + 1}
+			from := s.nodes[h.from]
+			answer.Image = &Image{Held: uint64(h.pos) + 1, Follows: h.from != "" && h.synced && !from.silent}
 			if n.stuck && s.r.IntN(2) == 0 {
 				answer.Image.Problem = "the disk is full"
 			}

@@ -14,6 +14,8 @@ func (p *planner) lookAtJobs() {
 			p.sources[j.Source] = true
 		case fsm.JobMove:
 			p.countMoves(j)
+		case fsm.JobDepart, fsm.JobReceive:
+			p.countBetween(j)
 		}
 	}
 }
@@ -38,6 +40,15 @@ func (p *planner) job(j *fsm.Job) {
 		return
 	case fsm.JobGive:
 		return // whole directories: it makes no call to a node before the region is given
+	case fsm.JobDepart:
+		p.depart(j)
+		return
+	case fsm.JobReceive:
+		p.receive(j)
+		return
+	case fsm.JobRelocate:
+		p.relocate(j)
+		return
 	}
 	switch j.Step {
 	case fsm.StepMake:
@@ -104,7 +115,7 @@ func (p *planner) remove(j *fsm.Job) {
 	for _, target := range j.Targets {
 		c := Call{Job: j.ID, Step: j.Step, Target: target}
 		t := p.m.known(c)
-		if t.running || p.makesNow(j, target) {
+		if t.running || p.makesNow(j, target) || p.followsNow(j, target.Node) {
 			all = false
 			continue
 		}
@@ -154,7 +165,7 @@ func (p *planner) late(j *fsm.Job, target fsm.Target) bool {
 // untouched reports whether it is certain that the create never did anything
 // on the target: it began in this term, and each call since did nothing.
 func (p *planner) untouched(j *fsm.Job, target fsm.Target) bool {
-	return j.Step == fsm.StepUndo && fsm.Revision(j.ID) > p.m.since &&
+	return j.Kind == fsm.JobCreate && j.Step == fsm.StepUndo && fsm.Revision(j.ID) > p.m.since &&
 		!p.m.known(Call{Job: j.ID, Step: fsm.StepMake, Target: target}).touched &&
 		!p.m.known(Call{Job: j.ID, Step: fsm.StepSchema, Target: target}).touched
 }
@@ -225,13 +236,13 @@ func (p *planner) release(j *fsm.Job) {
 		if k := p.m.move(j.ID); j.Kind == fsm.JobMove && k.frozen == 0 {
 			k.frozen = p.now
 		}
-		p.put(Action{Call: c, Verb: HandOverUnits, Units: items(j.Targets)})
+		p.put(Action{Call: c, Verb: HandOverUnits, Units: givenTo(j, j.Targets)})
 	}
 }
 
 // notReleased notes why a source did not give up the unit of a move.
 func (m *Memory) notReleased(j *fsm.Job, a *Answer) {
-	if j.Kind != fsm.JobMove {
+	if j.Kind == fsm.JobHandover {
 		return
 	}
 	k := m.move(j.ID)
@@ -254,8 +265,12 @@ func (p *planner) thaw(j *fsm.Job) {
 	switch {
 	case t.running:
 	case len(mine) == 0 || t.last.Outcome == Done:
-		if j.Kind == fsm.JobMove {
+		switch {
+		case j.Kind == fsm.JobMove:
 			p.thawed(j)
+			return
+		case j.Kind == fsm.JobDepart && j.Refusal == nil:
+			p.step(j, fsm.StepCopy)
 			return
 		}
 		p.advance(j, &fsm.AdvanceJob{ID: j.ID, From: j.Step, To: fsm.StepDone})
@@ -263,7 +278,7 @@ func (p *planner) thaw(j *fsm.Job) {
 		p.wakeAt(t.retryAt)
 		p.note(j, t)
 	default:
-		p.call(Action{Call: c, Verb: ThawUnits, Units: items(mine)}, true)
+		p.call(Action{Call: c, Verb: ThawUnits, Units: givenTo(j, mine)}, true)
 	}
 }
 
@@ -288,10 +303,14 @@ func (p *planner) note(j *fsm.Job, t attempt) {
 	}
 }
 
-func items(targets []fsm.Target) []Item {
+// givenTo gives the units of a job with the nodes that they are given to.
+func givenTo(j *fsm.Job, targets []fsm.Target) []Item {
 	out := make([]Item, len(targets))
 	for i, t := range targets {
 		out[i] = Item{UnitRef: fsm.UnitRef{Unit: t.Unit, ID: t.ID}, Node: t.Node}
+		if j.Other != nil {
+			out[i].Node = j.Other.Node // of another directory
+		}
 	}
 	return out
 }

@@ -20,8 +20,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, nodes ...fsm.NodeName) *world {
+	return newWorldOf(t, "", nodes...)
+}
+
+// newWorldOf is the directory of a region, or "" for the global one.
+func newWorldOf(t *testing.T, region fsm.RegionName, nodes ...fsm.NodeName) *world {
 	w := &world{t: t, state: fsm.New(), term: 1, now: 1}
-	w.apply(0, &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c", History: 1}})
+	w.apply(0, &fsm.Bootstrap{Scope: fsm.Scope{Cluster: "c", Region: region, History: 1}})
 	for _, n := range nodes {
 		addr, token := "127.0.0.1:1", "t"
 		w.apply(0, &fsm.PutNode{Name: n, Addr: &addr, Token: &token})
@@ -312,6 +317,7 @@ type flight struct {
 	sent     fsm.Millis
 	number   uint64
 	answered bool
+	foreign  fsm.NodeName // FollowUnits: the node of another directory
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {

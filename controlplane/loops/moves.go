@@ -41,6 +41,11 @@ type moveMemory struct {
 	copied    bool       // it was no copy in sync before
 	measured  bool       // it was asked how large the unit is since it is written there
 	bytes     uint64
+	// Of a receive: its nodes were let follow, what they told, and the sum of that.
+	begun     bool
+	nodes     map[fsm.NodeName]*foreignMemory
+	receiving Receiving
+	between   betweenMemory // of a relocation
 }
 
 // Image is how far a move's target is, as it tells.
@@ -48,6 +53,7 @@ type Image struct {
 	Bytes, Total uint64 // of the image that it takes; 0 where none is under way
 	Held         uint64 // bytes of the unit as it holds it
 	Problem      string // why it does not follow, or ""
+	Follows      bool   // it gets what is committed as it is: it lacks no more than that
 }
 
 func (m *Memory) move(id fsm.JobID) *moveMemory {
@@ -62,6 +68,10 @@ func (m *Memory) move(id fsm.JobID) *moveMemory {
 // lookedAtMove notes what a move's target told.
 func (m *Memory) lookedAtMove(c Call, a Answer, now fsm.Millis) {
 	k := m.move(c.Job)
+	if c.Source == "" {
+		k.lookedAtForeign(c.Target.Node, a, now)
+		return
+	}
 	k.nextLook, k.looking = now+LookAtMoveEvery, false
 	k.measured = k.measured || c.Step == fsm.StepClean
 	switch {

@@ -48,7 +48,7 @@ func (s *copySim) write() {
 			h.pos++
 			n.units[u] = h
 			whole := true
-			for _, c := range s.names {
+			for _, c := range s.all {
 				f, ok := s.nodes[c].units[u]
 				if follows := ok && f.id == h.id && f.from == name && f.synced && !s.nodes[c].silent; follows {
 					f.pos = h.pos
@@ -101,7 +101,8 @@ func (s *copySim) promote(name fsm.NodeName, h simUnit, i Item, epoch uint64) {
 	if h.epoch == epoch && h.from == "" {
 		return
 	}
-	if h.pos < s.acked[h.id] {
+	// A late call of a former flip makes a primary that is never granted.
+	if p, ok := s.state.Placed(i.Unit); ok && p.ID == i.ID && p.Epoch == epoch && h.pos < s.acked[h.id] {
 		s.t.Errorf("%s is promoted on %s with %d of %d acknowledged writes (I10)", i.Unit, name, h.pos, s.acked[h.id])
 	}
 	s.nodes[name].units[i.Unit] = simUnit{id: i.ID, epoch: epoch, pos: h.pos}

@@ -54,8 +54,10 @@ type TaskUnit struct {
 
 // TaskCopy is how far the nodes of a receive are with what they follow.
 type TaskCopy struct {
+	Source       fsm.Foreign // that they were told to follow; without its token
 	Bytes, Total uint64
 	Ready        bool // they lack nothing but what is under way
+	Silent       bool // the node that is to be the primary does not answer
 	Trouble      string
 }
 
@@ -118,8 +120,8 @@ func (m *Memory) task(c TaskCall) *taskMemory {
 }
 
 // ask plans a call to a region about its task, unless one is under way or the region is
-// to be left alone for a while.
-func (p *planner) ask(c TaskCall, cmd fsm.Command, wait fsm.Millis) {
+// to be left alone for a while, and reports whether it did.
+func (p *planner) ask(c TaskCall, cmd fsm.Command, wait fsm.Millis) bool {
 	t := p.m.task(c)
 	switch {
 	case t.running:
@@ -127,7 +129,9 @@ func (p *planner) ask(c TaskCall, cmd fsm.Command, wait fsm.Millis) {
 		p.wakeAt(t.retryAt)
 	default:
 		p.plan.Tasks = append(p.plan.Tasks, TaskAction{c, cmd, wait})
+		return true
 	}
+	return false
 }
 
 // refusal is why the last call was not done; nil where it was, or none has ended.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 
+	"domicile/dataplane/node/replica"
 	"domicile/dataplane/node/store"
 	"domicile/fsm"
 	"domicile/proto"
@@ -89,6 +90,7 @@ func (r *request) heldUnit(rec *store.Record) (u proto.HeldUnit, ok bool) {
 	if u.Problem = st.Error; u.Error == "" {
 		u.Error = st.Error
 	}
+	u.Follows = st.State == replica.StateFollowing
 	if st.Image != nil {
 		u.Image = &proto.ImageProgress{Bytes: st.Image.Bytes, Total: st.Image.Total}
 	}
