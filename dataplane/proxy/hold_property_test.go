@@ -143,6 +143,22 @@ func (w *world) request(id int, unit string, write, resendable bool, hold time.D
 		if !at.placed {
 			return "unplaced"
 		}
+		if at.between {
+			n := t
+			if n == nil || n.over {
+				n = h.newTicket(unit, resendable, 10, hold)
+			}
+			switch h.between(n) {
+			case full:
+				return "full"
+			case entered:
+				t = n
+				if end := wait(); end != "" {
+					return end
+				}
+			}
+			continue
+		}
 		if attempt == 1 && h.any([]byte(unit)) && h.gates([]byte(unit), resendable) {
 			n := h.newTicket(unit, resendable, 10, hold)
 			switch h.join(n) {
@@ -194,12 +210,12 @@ func (w *world) request(id int, unit string, write, resendable bool, hold time.D
 func (w *world) trouble() {
 	unit := fmt.Sprint("u", w.pick(worldUnits))
 	up := w.nodes[w.pick(2)] // the steady unit's stays
-	what := w.pick(6)
+	what := w.pick(7)
 	told := locked(&w.mu, func() bool {
 		u := w.units[unit]
 		switch what {
 		case 0, 1: // a flip; the new node may learn of it later
-			u.at.placed, u.at.up = true, up
+			u.at.placed, u.at.between, u.at.up = true, false, up
 			u.at.epoch++
 			if what == 0 {
 				u.serves = up
@@ -213,6 +229,9 @@ func (w *world) trouble() {
 			w.isUp[up] = !w.isUp[up]
 		case 5:
 			u.at.placed = w.r.IntN(3) > 0
+			return true
+		case 6: // it leaves its home, or arrives at one
+			u.at.between = !u.at.between
 			return true
 		}
 		return false
@@ -232,7 +251,7 @@ func (w *world) heal() {
 		w.isUp[up] = true
 	}
 	for _, u := range w.units {
-		u.at.placed, u.serves, u.writes = true, u.at.up, true
+		u.at.placed, u.at.between, u.serves, u.writes = true, false, u.at.up, true
 	}
 	w.healed = time.Now()
 	w.mu.Unlock()

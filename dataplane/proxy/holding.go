@@ -125,7 +125,12 @@ func (h handler) decide(r *http1.Request, d *http1.Decision) bool {
 		return true
 	}
 	t, held := r.Watcher().(*ticket)
-	if !held || t.over {
+	held = held && !t.over
+	if held && f.answers() { // it was sent and given up: it is not to wait again
+		h.routeTenant(r, d, p, routeAgain)
+		return true
+	}
+	if !held {
 		t = h.ticket(r, d, p)
 	}
 	enter := h.holds.join

@@ -53,6 +53,9 @@ func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) b
 // of the past. A unit that stays with its node may be served there yet. A read that a
 // copy does not answer goes to the primary.
 func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bool {
+	if u.Region() != "" {
+		return h.relayLost(r, u, d)
+	}
 	if d.Route != routeTenant {
 		return false
 	}
@@ -152,7 +155,7 @@ func (h handler) forwardAgain(r *http1.Request, f http1.Refusal, d *http1.Decisi
 func (h handler) Answered(r *http1.Request, a *http1.Answer) time.Duration {
 	if i := h.control.index(a.Upstream); i >= 0 {
 		h.control.note(i, a.Status)
-		if a.Status != http.StatusUnauthorized && changes(r.Method()) {
+		if a.Status != http.StatusUnauthorized && !safe(r.Method()) {
 			h.record(r, AuditChange, a.Status)
 		}
 	}

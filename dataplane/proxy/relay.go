@@ -19,15 +19,24 @@ const routeHold = " hold="
 // relay sends a request to a region that keeps the unit in its own directory: to the
 // router that answered last, or another one that can be reached.
 func (h handler) relay(r *http1.Request, d *http1.Decision, f found, unit []byte) {
-	up := f.home.routers.Load().reachable()
-	if up == nil {
-		f.home.count(relayUnreachable)
-		d.Respond(http.StatusBadGateway, codeRegion,
-			fmt.Sprintf("region %s keeps this in a directory of its own, and no proxy of it is recorded: PUT /_shard/regions/%s", f.home.name, f.home.name))
+	routers := f.home.routers.Load()
+	up := routers.reachable()
+	if up != nil {
+		d.Tried = 0
+		h.relayBy(r, d, f, unit, up)
 		return
 	}
-	d.Tried = 0
-	h.relayBy(r, d, f, unit, up)
+	h.relayFailed(r, f.home)
+	switch {
+	case r.Resent() && !safe(r.Method()):
+		d.Respond(http.StatusBadGateway, codeUnknown, fmt.Sprintf("region %s could not be reached any more before it answered: the request may have been executed", f.home.name))
+	case len(routers.ups) > 0:
+		d.Respond(http.StatusBadGateway, codeRegion,
+			fmt.Sprintf("region %s, where this is, cannot be reached from here and nothing was sent to it; try again, or ask a proxy of that region", f.home.name))
+	default:
+		d.Respond(http.StatusBadGateway, codeRegion,
+			fmt.Sprintf("region %s keeps this in a directory of its own, and no proxy of it is recorded: PUT /_shard/regions/%s", f.home.name, f.home.name))
+	}
 }
 
 // relayBy sends a request by a router. What it costs nobody to be told wrong is not
@@ -87,11 +96,17 @@ func (h handler) nextRouter(r *http1.Request, f http1.Refusal, d *http1.Decision
 		h.relayBy(r, d, to, unit, up)
 		return true
 	}
-	to.home.count(relayUnreachable)
+	h.relayFailed(r, to.home)
+	return false
+}
+
+// relayFailed takes in that a request finds nobody in a region: what waits for that with
+// it is let go.
+func (h handler) relayFailed(r *http1.Request, home *region) {
+	home.count(relayUnreachable)
 	if t, held := r.Watcher().(*ticket); held {
 		h.holds.giveUp(t)
 	}
-	return false
 }
 
 // relayRefused counts an attempt at another region that had no effect, and tells whether
@@ -128,4 +143,16 @@ func (p *Proxy) regionNamed(name string) *region {
 		return r
 	}
 	return p.dir.regions.named(name)
+}
+
+// relayLost decides about a request that a router keeps waiting: whether that answers at
+// all is found out, and where it does not the request is given up, and sent by another one
+// if R2 allows that.
+func (h handler) relayLost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bool {
+	if !u.Lost() {
+		u.Doubt()
+		return false
+	}
+	d.Defer() // it is routed anew
+	return true
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"domicile/fsm"
+	"domicile/internal/netfault"
 )
 
 // viaRouter runs a proxy of the global directory, where acme lives in us, whose routers
@@ -258,6 +259,68 @@ func TestG9LinkThatFailsWhileRequestsWaitLetsThemGo(t *testing.T) {
 		a.wants(t, 502, codeRegion)
 	}
 	p.counts(map[outcome]uint64{outcomeExpired: 20 - unknown, outcomeBroken: unknown})
+}
+
+// TestG9SilentLinkIsFoundOut: a link takes connections and carries nothing. Nobody waits
+// for its answer for long, nothing that may have been executed is repeated, and once that is
+// known nobody waits at all.
+func TestG9SilentLinkIsFoundOut(t *testing.T) {
+	x := newPair(t, func(c *Config) { c.ConnectTimeout = 200 * time.Millisecond })
+	link, err := netfault.New(x.inUS.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	x.tell(x.global.change(routers("us", "http://"+link.Addr())))
+	ask := func(method string, header http.Header) answer { return x.inEU.send(method, "/t/acme/query", header, "") }
+	if a := ask("POST", nil); a.body != "us 0" {
+		t.Fatalf("got %d %q", a.StatusCode, a.body)
+	}
+	link.Cut()
+	plain := x.inEU.later("POST", "/t/acme/query", nil, "x")
+	keyed := x.inEU.later("POST", "/t/acme/query", http.Header{"Idempotency-Key": {"k"}}, "x")
+	read := x.inEU.later("GET", "/t/acme/query", nil, "")
+	(<-plain).wants(t, 502, "outcome_unknown")
+	(<-keyed).wants(t, 502, "outcome_unknown")
+	(<-read).wants(t, 502, codeRegion)
+	up := x.inEU.regionNamed("us").routers.Load().ups[0]
+	dials := up.Stats().Dials.Load() + up.Stats().Reused.Load()
+	for range 50 {
+		a := ask("POST", nil)
+		a.wants(t, 502, codeRegion)
+	}
+	if n := up.Stats().Dials.Load() + up.Stats().Reused.Load() - dials; n > 25 {
+		t.Errorf("50 requests to a region that is silent took %d connections", n)
+	}
+	link.Heal()
+	eventually(t, func() error {
+		if a := ask("POST", nil); a.body != "us 0" {
+			return fmt.Errorf("got %d %q", a.StatusCode, a.body)
+		}
+		return nil
+	})
+	if a := x.inEU.send("POST", "/t/acme/query", nil, "abc"); a.body != "us 3" {
+		t.Errorf("healed: got %d %q", a.StatusCode, a.body)
+	}
+}
+
+// TestG9SlowRouterIsNotTakenForSilent: it answers questions, however long a statement takes.
+func TestG9SlowRouterIsNotTakenForSilent(t *testing.T) {
+	wait := make(chan struct{})
+	var asked atomic.Int32
+	p, _, _ := viaRouter(t, func(c *Config) { c.ConnectTimeout = 100 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/_health" {
+			if asked.Add(1) == 3 {
+				close(wait)
+			}
+			return
+		}
+		<-wait
+		echo("slow")(w, r)
+	})
+	if a := p.send("POST", "/t/acme/query", nil, "abc"); a.body != "slow 3" {
+		t.Errorf("got %d %q", a.StatusCode, a.body)
+	}
 }
 
 func TestG8MarksThatMeanNothing(t *testing.T) {

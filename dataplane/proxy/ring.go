@@ -37,23 +37,27 @@ func (r *ring) nth(n int) *http1.Upstream {
 	return r.ups[(int(r.first.Load())+n)%len(r.ups)]
 }
 
-// reachable gives the first server that is not known to be down, in the order of nth;
-// the very first where all are, and nil without any.
-func (r *ring) reachable() *http1.Upstream {
-	first := r.nth(0)
+// reachable gives the first server, in the order of nth, that is not known to be down or
+// silent; else the first that a connect may find to be back, and nil without any.
+func (r *ring) reachable() (down *http1.Upstream) {
 	for n := range r.ups {
-		if up := r.nth(n); up.Up() {
+		switch up := r.nth(n); {
+		case up.Lost():
+		case up.Up():
 			return up
+		case down == nil:
+			down = up
 		}
 	}
-	return first
+	return down
 }
 
-// after gives the next server behind up that is not known to be down, nil without one.
+// after gives the next server behind up that is not known to be down or silent, nil
+// without one.
 func (r *ring) after(up *http1.Upstream) *http1.Upstream {
 	i := r.index(up)
 	for n := range r.ups {
-		if next := r.ups[(i+1+n)%len(r.ups)]; next != up && next.Up() {
+		if next := r.ups[(i+1+n)%len(r.ups)]; next != up && next.Up() && !next.Lost() {
 			return next
 		}
 	}

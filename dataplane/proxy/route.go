@@ -45,6 +45,7 @@ const (
 	codeLoop           = "loop_detected"
 	codeMisdirected    = "misdirected"
 	codeUnreachable    = "node_unreachable"
+	codeUnknown        = string(proto.CodeOutcomeUnknown)
 	codeTransfer       = "transfer_in_progress"
 )
 
@@ -300,17 +301,18 @@ func (h handler) routeShard(r *http1.Request, d *http1.Decision, n int) {
 		return
 	}
 	d.MaxBody = 1<<63 - 1 // a control server bounds its own
-	if changes(r.Method()) {
+	if !safe(r.Method()) {
 		d.Settle = h.settle
 	}
 	d.Forward(up)
 }
 
-// changes tells methods that may change the directory.
-func changes(method []byte) bool {
+// safe tells methods that may be executed twice (R2); the others may change the directory
+// where they ask for the admin API.
+func safe(method []byte) bool {
 	switch string(method) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return false
+		return true
 	}
-	return true
+	return false
 }

@@ -98,7 +98,7 @@ func (u *upstreams) dialer(cfg http1.UpstreamConfig, addr string) (*http1.Upstre
 
 // router makes the upstream of one of a region's routers.
 func (u *upstreams) router(addr string, of fsm.RegionName) (*http1.Upstream, error) {
-	return u.dialer(http1.UpstreamConfig{Name: routerPrefix + string(of), Region: string(of)}, addr)
+	return u.dialer(http1.UpstreamConfig{Name: routerPrefix + string(of), Region: string(of), AskAfter: u.connect / 2, AskWell: "/_health"}, addr)
 }
 
 var errAddr = errors.New("want host:port, http://host:port or https://host:port")

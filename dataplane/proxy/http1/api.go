@@ -30,10 +30,11 @@ type Handler interface {
 	Refused(r *Request, f Refusal, d *Decision) bool
 
 	// Lost is called while a request that may have reached u waits for its answer
-	// and u is lost (Upstream.SetLost), every 200 ms and by Server.LookAtLost; and, for a Decision that has a
+	// and u is lost (Upstream.SetLost), every 200 ms and by Server.LookAtLost; where u asks for that, once
+	// it waits for UpstreamConfig.AskAfter; and, for a Decision that has a
 	// Spare, once u has kept it waiting for Config.SpareWait or has broken the connection. True gives
-	// u up: d says then, by d.Forward of another upstream and new Lines, where the request
-	// is sent again if R2 allows that, as it does for a Spare's; else it is answered 502
+	// u up: d says then, by d.Forward of another upstream and new Lines or by d.Defer, where the
+	// request is sent again if R2 allows that, as it does for a Spare's; else it is answered 502
 	// outcome_unknown. It must not block.
 	Lost(r *Request, u *Upstream, d *Decision) bool
 
@@ -268,6 +269,10 @@ func (r *Request) ClientSentID() bool { return !r.own }
 // Age gives the time since its head was there.
 func (r *Request) Age() time.Duration { return r.conn.srv.nanos() - r.conn.x.start }
 
+// Resent tells whether the request was sent a second time under R2: what its first sending
+// came to is not known.
+func (r *Request) Resent() bool { return r.conn.x.resent }
+
 // RemoteAddr gives the address that the connection came from.
 func (r *Request) RemoteAddr() netip.AddrPort { return r.conn.remote }
 
@@ -313,6 +318,14 @@ type UpstreamConfig struct {
 	MaxIdle        int           // unused ones kept [256]
 	Wait           time.Duration // for a connection when MaxConns are in use: 503 upstream_busy [50ms]
 	ProbeEvery     time.Duration // background probes while it is down [500ms]
+
+	// AskAfter is how long a request waits for an answer's head before the Handler is
+	// asked whether to give u up (Handler.Lost), and then each 200 ms; 0: only once u is
+	// lost.
+	AskAfter time.Duration
+	// AskWell is the target of a GET that whoever is at u answers with 200 as long as it
+	// works (Doubt); "" is none.
+	AskWell string
 
 	// OnUp, if set, is called when a connect has succeeded after the node was
 	// down. It must not block.

@@ -13,6 +13,7 @@ var (
 	errBusyNode     = &reject{503, "upstream_busy", "all connections to the node are in use; try again"}
 	errUnknown      = &reject{502, "outcome_unknown", "the connection to the node broke after the request was sent: it may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errLost         = &reject{502, "outcome_unknown", "the node was lost before it answered, and another has taken over: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
+	errCutOff       = &reject{502, "outcome_unknown", "the tenant's region could not be reached any more before it answered: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errTimeout      = &reject{504, "upstream_timeout", "the node did not answer in time; the request may have been executed"}
 	errBadAnswer    = &reject{502, "bad_gateway", "the node's answer is not valid HTTP/1.1"}
 	errMisdirected  = &reject{503, "misdirected", "the node does not hold this any more and where it went is not known yet; try again"}
@@ -300,9 +301,12 @@ func (c *conn) noAnswer(uc *upConn, err error) verdict {
 		return again
 	}
 	c.srv.stats.Unknown.Add(1)
-	if err == errGivenUp {
+	switch {
+	case err == errGivenUp && uc.up.cfg.Region != "":
+		c.respond(errCutOff, nil)
+	case err == errGivenUp:
 		c.respond(errLost, nil)
-	} else {
+	default:
 		c.respond(errUnknown, nil)
 	}
 	return answered

@@ -92,7 +92,7 @@ func (c *conn) judgeLost(seen state, age int64) bool {
 	if u == nil || seen.phase() != phaseWait || seen.cause() != causeNone {
 		return false
 	}
-	if age < lostAfter || !u.up.lost.Load() && (age <= c.srv.limits.spare || !c.spare.Load()) {
+	if age < lostAfter || !u.up.lost.Load() && (age <= c.srv.limits.spare || !c.spare.Load()) && (u.up.askAfter == 0 || age < u.up.askAfter) {
 		return false
 	}
 	c.nudge(seen)

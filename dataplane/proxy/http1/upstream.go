@@ -28,12 +28,14 @@ var (
 // the node is down: its unused connections are closed, and requests fail at once
 // with ErrDown but for the one that finds no probe under way, which is the probe.
 type Upstream struct {
-	cfg   UpstreamConfig
-	log   hclog.Logger
-	stats UpstreamStats
-	up    atomic.Bool // as !down, for readers without the lock
-	lost  atomic.Bool
-	late  atomic.Int64 // until when it gets no Spare's request, in ns since 1970; 0: it does
+	cfg UpstreamConfig
+	log hclog.Logger
+	// askAfter is cfg.AskAfter in ticks.
+	askAfter int64
+	stats    UpstreamStats
+	up       atomic.Bool // as !down, for readers without the lock
+	lost     atomic.Bool
+	late     atomic.Int64 // until when it gets no Spare's request, in ns since 1970; 0: it does
 
 	mu      sync.Mutex
 	idle    []*upConn // by the time they were put, the oldest first
@@ -43,6 +45,8 @@ type Upstream struct {
 	probing bool // somebody is connecting to find out
 	prober  bool // the goroutine is there
 	closed  bool
+	doubted bool      // Doubt's question is under way
+	well    time.Time // when that was answered last
 	sweeper *time.Timer
 
 	stop    chan struct{} // closed by Close
@@ -75,6 +79,9 @@ func NewUpstream(cfg UpstreamConfig) (*Upstream, error) {
 	setDefault(&cfg.Wait, 50*time.Millisecond)
 	setDefault(&cfg.ProbeEvery, 500*time.Millisecond)
 	u := &Upstream{cfg: cfg, log: cfg.Logger, stop: make(chan struct{})}
+	if cfg.AskAfter > 0 {
+		u.askAfter = ticks(cfg.AskAfter)
+	}
 	u.up.Store(true)
 	u.sweeper = time.AfterFunc(cfg.IdleTimeout/4, u.sweep)
 	return u, nil
@@ -115,6 +122,9 @@ func (u *Upstream) Up() bool { return u.up.Load() }
 // answers, though connections to it may not show that. Requests that wait for its answer
 // are asked about then (Handler.Lost). It tells whether that is news.
 func (u *Upstream) SetLost(lost bool) (changed bool) { return u.lost.Swap(lost) != lost }
+
+// Lost tells what SetLost said last, or Doubt has found out.
+func (u *Upstream) Lost() bool { return u.lost.Load() }
 
 // Stats gives its counters.
 func (u *Upstream) Stats() *UpstreamStats { return &u.stats }
