@@ -216,6 +216,19 @@ func TestR4ForeignOrOlderGlobalDirectoryIsNotApplied(t *testing.T) {
 		if a := p.get("/t/beta/query"); a.body != "ap 0" {
 			t.Errorf("%s: got %d %q, want the last good directory in force", name, a.StatusCode, a.body)
 		}
+		if other.authority != "test/global" { // nor is it by a proxy that has none yet
+			var log logged
+			first := inRegion(t, x.us, func(c *Config) { c.Logger = log.logger() })
+			eventually(t, func() error {
+				if !strings.Contains(log.String(), "was asked for") {
+					return errors.New("the stream was not refused: " + log.String())
+				}
+				return nil
+			})
+			if first.global.table() != nil {
+				t.Errorf("%s: it was taken", name)
+			}
+		}
 		x.us.mu.Lock()
 		x.us.global = x.global
 		x.us.mu.Unlock()

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -107,4 +110,30 @@ func FuzzMark(f *testing.F) {
 			t.Errorf("%q was taken for %+v", value, c)
 		}
 	})
+}
+
+// TestG8NoByteOfAMarkCanBeChanged, at whatever time and hops it was made; and as it was
+// made it holds for markAge.
+func TestG8NoByteOfAMarkCanBeChanged(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	for range 200 {
+		c := client{addr: netip.AddrFrom4([4]byte{byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}).String(), hops: r.IntN(maxHops)}
+		at := markTime.Add(time.Duration(r.IntN(1e6)) * time.Second)
+		value := []byte(line(t, newMarks("secret"), c, at))
+		there := newMarks("secret")
+		later := at.Add(time.Duration(r.Int64N(int64(2*markAge))) - markAge)
+		if got, err := there.verify(value, later); err != nil || got != (client{c.addr, c.hops + 1}) {
+			t.Fatalf("%s after %v: got %+v, %v", value, later.Sub(at), got, err)
+		}
+		i := r.IntN(len(value))
+		changed := bytes.Clone(value)
+		changed[i] ^= 1 << r.IntN(8)
+		if got, err := there.verify(changed, at); err == nil {
+			t.Errorf("%q, changed at %d, was taken for %+v", changed, i, got)
+		}
+		cut := value[:r.IntN(len(value))]
+		if _, err := there.verify(cut, at); err == nil {
+			t.Errorf("%q was taken", cut)
+		}
+	}
 }

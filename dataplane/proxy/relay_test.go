@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -180,6 +181,19 @@ func TestHoldOfTwoProxiesIsOne(t *testing.T) {
 	x.nodeUS.Config.Handler = refusing("lease_lapsed")
 	x.inEU.send("POST", "/t/acme/query", http.Header{headerHold: {"50"}}, "x").wants(t, 503, "lease_lapsed")
 	x.inUS.counts(map[outcome]uint64{outcomeExpired: 1})
+	// So it does where the first proxy's own time is the shorter one.
+	p = inRegion(t, x.global, func(c *Config) { c.Hold = 50 * time.Millisecond })
+	p.await(x.global.change(routers("us", x.inUS.url())))
+	a := p.later("POST", "/t/acme/query", nil, "x")
+	eventually(t, func() error {
+		select {
+		case a := <-a:
+			a.wants(t, 503, "lease_lapsed")
+			return nil
+		default:
+			return errors.New("the second proxy holds the request for a time of its own")
+		}
+	})
 }
 
 func TestG6TenantBetweenHomesIsHeldUntilATableSaysWhereItIs(t *testing.T) {
@@ -272,7 +286,9 @@ func TestG9SilentLinkIsFoundOut(t *testing.T) {
 	}
 	t.Cleanup(link.Close)
 	x.tell(x.global.change(routers("us", "http://"+link.Addr())))
-	ask := func(method string, header http.Header) answer { return x.inEU.send(method, "/t/acme/query", header, "") }
+	ask := func(method string, header http.Header) answer {
+		return x.inEU.send(method, "/t/acme/query", header, "")
+	}
 	if a := ask("POST", nil); a.body != "us 0" {
 		t.Fatalf("got %d %q", a.StatusCode, a.body)
 	}

@@ -94,3 +94,37 @@ func BenchmarkDeltaOnAMillion(b *testing.B) {
 		id++
 	}
 }
+
+// BenchmarkLoadAMillionHomes loads what a proxy has of tenants that live in regions with
+// directories of their own.
+func BenchmarkLoadAMillionHomes(b *testing.B) {
+	events := make([]fsm.Event, million)
+	for i := range events {
+		events[i] = fsm.Event{Tenant: &fsm.TenantInfo{
+			Name: fsm.TenantName(fmt.Sprintf("tenant-%d", i)), HasHome: true, Home: fsm.RegionName([]string{"eu", "us", "tr"}[i%3]),
+		}}
+	}
+	var t *table
+	for b.Loop() {
+		edit := newTable().edit(1, 1)
+		if err := edit.applyAll(events); err != nil {
+			b.Fatal(err)
+		}
+		t = edit.seal(position(edit.revision))
+	}
+	b.ReportMetric(float64(t.tenants.bytes())/1e6, "MB")
+}
+
+// BenchmarkFindAHomeAmongAMillion is what a region's proxy does for a tenant of another one.
+func BenchmarkFindAHomeAmongAMillion(b *testing.B) {
+	p := twoTables(b, million)
+	r := rand.New(rand.NewPCG(1, 1))
+	name := []byte("tenant-")
+	b.ReportAllocs()
+	for b.Loop() {
+		name = strconv.AppendUint(name[:7], r.Uint64N(million), 10)
+		if f := p.find(name, name); f.home == nil {
+			b.Fatal("not found")
+		}
+	}
+}
