@@ -10,8 +10,13 @@
 // decides whether it holds what it is asked for (I6), and where it says that it
 // does not, the proxy looks again.
 //
+// A proxy of a region that keeps its own directory has two tables (find.go): that of its
+// region and, from the same servers, their copy of the global directory. Its own is asked
+// first; what that does not place goes by the other: to a node, where the tenant's region has no
+// directory of its own, or to the tenant's region (G7).
+//
 // Nothing on the path of a request waits for the control plane (I9), but for a
-// tenant that the table does not know, which is asked about before the client
+// tenant that neither table knows, which is asked about before the client
 // hears 404, and, with holding off, for a node's 421 that the table cannot explain. With a cache file the proxy forwards from the start, whether a
 // control server can be reached or not (R3).
 //
@@ -23,6 +28,25 @@
 // is decoded or cleaned; or, with a domain, by the host. An empty name is 404, a
 // name that no tenant can have 400. A node's 404 goes to the client as it is: a
 // stale table may name a node for a tenant that was deleted.
+//
+// # Other regions
+//
+// A region that keeps its own directory is reached by its routers (G3), the one that
+// answered last first, the next one where nothing was sent (relay.go, ring.go). One that
+// cannot be connected to is down, as a node is. One that takes connections and does not
+// answer is found out when a request has waited for half the connect timeout: it is asked
+// for its health, and lost while it does not give that. With all of them down or lost
+// requests are 502 region_unreachable at once; nothing is held for that.
+//
+// What is relayed carries the client's address and a mark (mark.go). A proxy that finds
+// a mark does not relay again between regions, nor to a node of another one: where it does
+// not place the tenant it answers 421, without effect, which no client sees: the proxy that
+// relayed holds the request until its tables say where it belongs. Domicile-Route tells the
+// second proxy how much is left of the time for which the request may be held. Refused
+// tokens are delayed, and counted for it, at the first proxy alone.
+//
+// A tenant whose home is the proxy's own region, which does not place it, is between two
+// homes: its requests are held until either table changes that, and 503 then (3.9.2).
 //
 // # Holding
 //
@@ -62,9 +86,9 @@
 // # Goroutines
 //
 //   - server: http1's, started by New and Run, ended by Run.
-//   - follower: follows the directory and is the only one to change the table;
-//     started and ended by Run.
-//   - cache keeper: writes the cache file; started and ended by Run.
+//   - follower: follows a directory and is the only one to change its table; one for
+//     each of the two, started and ended by Run.
+//   - cache keeper: writes the cache file; one for each directory, started and ended by Run.
 //   - a question to the control plane: one per unknown tenant, 64 at most;
 //     started by requests, waited for by Run.
 //   - timer of a queue: a time.AfterFunc, ended with the queue, which ends with the
