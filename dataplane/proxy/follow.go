@@ -18,11 +18,11 @@ const (
 	ageEvery = time.Second
 )
 
-// newFollower follows the control servers for d, the proxy's own directory or, by name and
-// authority, the copy of the global one that they have.
-func (p *Proxy) newFollower(d *directory, name, authority string) (*follow.Client, error) {
+// newFollower follows the control servers for d: the proxy's own directory or, by name, the
+// copy of the global one that they have.
+func (p *Proxy) newFollower(d *directory, name string) (*follow.Client, error) {
 	cfg := follow.Config{
-		URLs: p.control.bases, Directory: name, Authority: authority,
+		URLs: p.control.bases, Directory: name,
 		Token: func() string { return p.secrets.Load().Token },
 		HTTP:  p.control.client, Sink: d, Logger: d.log,
 	}
@@ -41,8 +41,8 @@ func (p *Proxy) follow(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.dir.follow(ctx, own) })
-	if at, ok := p.ownRegion(ctx); ok {
-		global, err := p.newFollower(p.global, proto.GlobalScope, clusterOf(at.Authority)+"/"+proto.GlobalScope)
+	if p.isRegions(ctx) {
+		global, err := p.newFollower(p.global, proto.GlobalScope)
 		if err != nil {
 			panic("BUG: the addresses were taken before: " + err.Error())
 		}
@@ -52,18 +52,18 @@ func (p *Proxy) follow(ctx context.Context) {
 	wg.Wait()
 }
 
-// ownRegion waits until the proxy's own directory says whose it is, and tells whether it
+// isRegions waits until the proxy's own directory says whose it is, and tells whether it
 // is a region's.
-func (p *Proxy) ownRegion(ctx context.Context) (at follow.Position, ok bool) {
+func (p *Proxy) isRegions(ctx context.Context) bool {
 	for {
 		changed := p.dir.next()
 		if t := p.dir.table(); t != nil {
-			return t.position, t.own != ""
+			return t.own != ""
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return at, false
+			return false
 		}
 	}
 }

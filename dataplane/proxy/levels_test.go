@@ -17,7 +17,7 @@ import (
 // newRegion is a control server of a region that keeps its own directory.
 func newRegion(t *testing.T, name string, global *controlFake) *controlFake {
 	c := newControlFake(t)
-	c.authority, c.global = "test/"+name, global
+	c.authority, c.global = name+"-group/"+name, global // groups draw their ids each for itself
 	return c
 }
 
@@ -190,7 +190,7 @@ func TestR4ForeignOrOlderGlobalDirectoryIsNotApplied(t *testing.T) {
 	x := newPair(t, nil)
 	for name, change := range map[string]func(*controlFake){
 		"foreign":       func(c *controlFake) { c.authority, c.history = "elsewhere/global", 9 },
-		"a region's":    func(c *controlFake) { c.authority, c.history = "test/us", 9 },
+		"a region's":    func(c *controlFake) { c.authority, c.history = "us-group/us", 9 },
 		"older history": func(c *controlFake) { c.history = 1 },
 		"emptied":       func(c *controlFake) { c.history = 2 },
 	} {
@@ -216,7 +216,7 @@ func TestR4ForeignOrOlderGlobalDirectoryIsNotApplied(t *testing.T) {
 		if a := p.get("/t/beta/query"); a.body != "ap 0" {
 			t.Errorf("%s: got %d %q, want the last good directory in force", name, a.StatusCode, a.body)
 		}
-		if other.authority != "test/global" { // nor is it by a proxy that has none yet
+		if name == "a region's" { // nor is it by a proxy that has none yet
 			var log logged
 			first := inRegion(t, x.us, func(c *Config) { c.Logger = log.logger() })
 			eventually(t, func() error {
@@ -241,7 +241,7 @@ func TestChangeIsAnsweredOnceTheTableOfItsDirectoryHasIt(t *testing.T) {
 			return map[string]string{proto.HeaderDirectory: "test/global/1", proto.HeaderRevision: fmt.Sprint(rev)}
 		},
 		"the region's, and the global one's": func(rev fsm.Revision) map[string]string {
-			return map[string]string{proto.HeaderDirectory: "test/us/1", proto.HeaderRevision: "1", proto.HeaderAlso: fmt.Sprint("test/global ", rev)}
+			return map[string]string{proto.HeaderDirectory: "us-group/us/1", proto.HeaderRevision: "1", proto.HeaderAlso: fmt.Sprint("test/global ", rev)}
 		},
 	} {
 		x := newPair(t, nil)
@@ -263,7 +263,7 @@ func TestChangeIsAnsweredOnceTheTableOfItsDirectoryHasIt(t *testing.T) {
 			if r.Header.Get(proto.HeaderRelayedBetween) != "test/eu" {
 				t.Errorf("the server got %v", r.Header)
 			}
-			w.Header().Set(proto.HeaderDirectory, "test/ap/1")
+			w.Header().Set(proto.HeaderDirectory, "ap-group/ap/1")
 			w.Header().Set(proto.HeaderRevision, "100000")
 		})
 		if a := x.inUS.send("PUT", "/_shard/nodes/n9", http.Header{proto.HeaderRelayedBetween: {"test/eu"}}, "{}"); a.Header.Get(headerBehind) != "" {

@@ -71,10 +71,10 @@ func (p *Proxy) open() (err error) {
 	}
 	p.dir.readCache(func(*table) error { return nil })
 	if own := p.dir.table(); own != nil && own.own != "" {
-		p.global.readCache(own.ofItsCluster)
+		p.global.readCache((*table).isGlobal)
 	}
 	if len(p.control.bases) > 0 {
-		f, err := p.newFollower(p.dir, "", "")
+		f, err := p.newFollower(p.dir, "")
 		if err != nil {
 			return err
 		}

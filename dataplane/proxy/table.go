@@ -342,15 +342,11 @@ func regionOf(authority string) fsm.RegionName {
 	return fsm.RegionName(name)
 }
 
-// clusterOf gives the cluster of an authority.
-func clusterOf(authority string) string {
-	return authority[:max(0, strings.LastIndexByte(authority, '/'))]
-}
-
-// ofItsCluster gives an error unless global is the global directory of t's cluster.
-func (t *table) ofItsCluster(global *table) error {
-	if want := clusterOf(t.position.Authority) + "/" + proto.GlobalScope; global.position.Authority != want {
-		return fmt.Errorf("it is the directory of %s, and not of %s", global.position.Authority, want)
+// isGlobal gives an error unless t is of the global directory. Which one a region belongs to
+// its group has recorded, and its servers have no other's.
+func (t *table) isGlobal() error {
+	if t.own != "" {
+		return fmt.Errorf("it is the directory of %s, and not the global one", t.position.Authority)
 	}
 	return nil
 }

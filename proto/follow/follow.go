@@ -54,12 +54,9 @@ type Config struct {
 	Token func() string
 	HTTP  *http.Client // [http.DefaultTransport's, without a timeout]
 	// Directory names the directory that is asked for, of those that a server has:
-	// proto.GlobalScope is the global one, of which a region's servers keep a copy (G2); "" is
-	// the server's own.
+	// proto.GlobalScope is the global one, of which a region's servers keep a copy (G2), and
+	// nothing else is taken for it; "" is the server's own.
 	Directory string
-	// Authority is whose directory alone is taken; "" takes that of From, or of
-	// whichever server is the first to be heard.
-	Authority string
 	// From is what Sink holds already.
 	From   Position
 	Sink   Sink

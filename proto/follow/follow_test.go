@@ -320,11 +320,11 @@ func TestServerOutOfTouchIsLeftForAnother(t *testing.T) {
 // directory's stream brings is not taken for it.
 func TestG2TheGlobalDirectoryIsAskedForByName(t *testing.T) {
 	own := serve(t, true, append([][]byte{hello(t, "c1/us", 1)}, whole(t, 60)...)...) // one that does not know the parameter
-	copied := serve(t, false, append([][]byte{hello(t, "c1/global", 4)}, whole(t, 60)...)...)
+	copied := serve(t, false, append([][]byte{hello(t, "c0/global", 4)}, whole(t, 60)...)...)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	s := &sink{}
-	c, err := New(Config{URLs: []string{own.http.URL, copied.http.URL}, Directory: "global", Authority: "c1/global", Sink: s,
+	c, err := New(Config{URLs: []string{own.http.URL, copied.http.URL}, Directory: "global", Sink: s,
 		Logger: hclog.NewNullLogger(), HTTP: &http.Client{Transport: transport}, PauseLeast: time.Millisecond, PauseMost: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestG2TheGlobalDirectoryIsAskedForByName(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	eventually(t, "the copy is taken", func() bool { return c.Position() == Position{Authority: "c1/global", History: 4, Revision: 60} })
+	eventually(t, "the copy is taken", func() bool { return c.Position() == Position{Authority: "c0/global", History: 4, Revision: 60} })
 	if _, _, commits, _ := s.counts(); commits != 1 {
 		t.Errorf("%d directories were taken", commits)
 	}

@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"domicile/fsm"
@@ -61,13 +62,8 @@ func (r *reading) greet(h *proto.Hello) error {
 	if h.Authority == "" || h.History == 0 {
 		return errors.New("the server does not say whose directory it has")
 	}
-	if want := r.client.cfg.Authority; want != "" && h.Authority != want {
-		return fmt.Errorf("the server has the directory of %s, and that of %s was asked for", h.Authority, want)
-	}
-	if accept := r.client.cfg.Accept; accept != nil {
-		if err := accept(Position{Authority: h.Authority, History: h.History}); err != nil {
-			return err
-		}
+	if r.client.cfg.Directory == proto.GlobalScope && !strings.HasSuffix(h.Authority, "/"+proto.GlobalScope) {
+		return fmt.Errorf("the server has the directory of %s, and the global one was asked for", h.Authority)
 	}
 	if r.at.Authority != "" {
 		switch {
