@@ -27,6 +27,8 @@ const (
 	// silentFor is how long it counts as that afterwards: each request would wait for the
 	// same. It is the longest that a link may be back before it is noticed.
 	silentFor = time.Second
+	// askWithin bounds a question to another group whose answer is a part of one of ours.
+	askWithin = 2 * time.Second
 )
 
 // links are the ways to the other groups. Each group has servers, or routers that relay
@@ -250,11 +252,8 @@ func (s *Server) towards(r *http.Request) *http.Request {
 
 // relayBetween passes a request on to the group whose it is, once.
 func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, body []byte) error {
-	if from := r.Header.Get(proto.HeaderRelayedBetween); from != "" {
-		e := httpserve.Errorf(proto.Status(fsm.CodeNotOwner), fsm.CodeNotOwner,
-			"this was relayed here by %s, and is %s's; nothing was done: that group's copy of the global directory is behind, or what it was given as --global or routers is wrong; ask again shortly", from, o)
-		e.Fields = map[string]any{"owner": o.name()}
-		return e
+	if r.Header.Get(proto.HeaderRelayedBetween) != "" {
+		return notOwner(r, o)
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	within := relayTimeout
@@ -277,6 +276,15 @@ func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, b
 	return s.answerRelayed(w, r, resp)
 }
 
+// notOwner refuses what was relayed to a group whose it is not.
+func notOwner(r *http.Request, o owner) *httpserve.Error {
+	e := httpserve.Errorf(proto.Status(fsm.CodeNotOwner), fsm.CodeNotOwner,
+		"this was relayed here by %s, and is %s's; nothing was done: that group's copy of the global directory is behind, "+
+			"or what it was given as --global or routers is wrong; ask again shortly", r.Header.Get(proto.HeaderRelayedBetween), o)
+	e.Fields = map[string]any{"owner": o.name()}
+	return e
+}
+
 // unreachable says that a group could not be asked, and that nothing has changed.
 func unreachable(o owner, cause error) *httpserve.Error {
 	code, text := fsm.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
@@ -296,6 +304,30 @@ func tokenElsewhere(o owner) error {
 	e.Text = fmt.Sprintf("%s refuses this group's token: all groups of a deployment have the same --token; nothing was done", o)
 	return e
 }
+
+// question asks another group for its part of an answer of this one.
+func (s *Server) question(ctx context.Context, o owner, r *http.Request, uri string) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	url, err := r.URL.Parse(uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := s.towards(r)
+	q.Method, q.URL = http.MethodGet, url
+	q.Header.Del(proto.HeaderIdempotencyKey)
+	q.Header.Del("Content-Type")
+	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), q, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
+	return resp, body, err
+}
+
+// maxPart bounds what is read of another group's part of an answer: a page of tenants.
+const maxPart = 64 << 20
 
 // owner is the group whose a change is.
 type owner struct {

@@ -63,7 +63,15 @@ func parseTenantQuery(r *http.Request) (tenantQuery, error) {
 // next is the query of the page after the tenant last, as a relative
 // reference: it holds through a proxy as well.
 func (q tenantQuery) next(last fsm.TenantName) string {
-	values := url.Values{"after": {string(last)}, "limit": {strconv.Itoa(q.limit)}}
+	return "</_shard/tenants?" + q.values(last).Encode() + `>; rel="next"`
+}
+
+// values is the query for what comes after a tenant.
+func (q tenantQuery) values(after fsm.TenantName) url.Values {
+	values := url.Values{"limit": {strconv.Itoa(q.limit)}}
+	if after != "" {
+		values.Set("after", string(after))
+	}
 	if q.region != nil {
 		values.Set("region", string(*q.region))
 	}
@@ -73,51 +81,97 @@ func (q tenantQuery) next(last fsm.TenantName) string {
 	if q.bytes {
 		values.Set("bytes", "1")
 	}
-	return "</_shard/tenants?" + values.Encode() + `>; rel="next"`
+	return values
 }
 
-// listTenants gives a page of tenants by name (T3).
+// listTenants gives a page of tenants by name (T3), of every directory.
 func (s *Server) listTenants(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	q, err := parseTenantQuery(r)
 	if err != nil {
 		return err
 	}
-	page, more := []proto.Tenant{}, false
+	if asked := r.Header.Get(proto.HeaderRelayedBetween) != ""; asked || s.alone(state) {
+		page := s.ownPage(r.Context(), state, q)
+		if page.more {
+			w.Header().Set("Link", q.next(page.last()))
+		}
+		httpserve.WriteJSON(w, http.StatusOK, page.tenants)
+		return nil
+	}
+	return s.listEverywhere(w, r, state, q)
+}
+
+// page is a page of one directory's tenants, and whether there are more.
+type page struct {
+	tenants []proto.Tenant
+	more    bool
+}
+
+func (p *page) last() fsm.TenantName { return p.tenants[len(p.tenants)-1].Name }
+
+// ownPage gives a page of the tenants that this directory places.
+func (s *Server) ownPage(ctx context.Context, state *fsm.State, q tenantQuery) page {
+	out := page{tenants: []proto.Tenant{}}
 	for t := range state.Tenants(q.prefix, q.after) {
+		if !placedHere(state, t) {
+			continue
+		}
 		if q.region != nil {
 			if region, ok := state.TenantRegion(t.Name); !ok || region != *q.region {
 				continue
 			}
 		}
-		if len(page) == q.limit {
-			more = true
+		if len(out.tenants) == q.limit {
+			out.more = true
 			break
 		}
-		page = append(page, s.describeTenant(state, t))
+		out.tenants = append(out.tenants, s.describeTenant(state, t))
 	}
 	if q.bytes {
-		s.addSizes(r.Context(), state, page)
+		s.addSizes(ctx, state, out.tenants)
 	}
-	if more {
-		w.Header().Set("Link", q.next(page[len(page)-1].Name))
-	}
-	httpserve.WriteJSON(w, http.StatusOK, page)
-	return nil
+	return out
 }
 
-// getTenant tells of one tenant (T3, T4).
+// placedHere reports whether a tenant is this directory's to place: not another one's, nor
+// on its way here from there.
+func placedHere(state *fsm.State, t *fsm.Tenant) bool {
+	if t.HasHome {
+		return false
+	}
+	for p := range state.TenantUnits(t.Name) {
+		if p.State == fsm.UnitReceiving {
+			return false
+		}
+	}
+	return true
+}
+
+// getTenant tells of one tenant (T3, T4), wherever it lives.
 func (s *Server) getTenant(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	name := fsm.TenantName(r.PathValue("tenant"))
 	if !fsm.ValidName(string(name)) {
 		return badName("tenant", string(name))
 	}
 	t, ok := state.Tenant(name)
-	if !ok {
-		return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Text: "no tenant is called " + string(name),
-			Fields: map[string]string{"tenant": string(name)}})
+	asked := r.Header.Get(proto.HeaderRelayedBetween) != ""
+	switch {
+	case ok && placedHere(state, t) && (asked || s.homeOf(name) == s.own()):
+		httpserve.WriteJSON(w, http.StatusOK, s.describeTenant(state, t))
+		return nil
+	case asked && ok && t.HasHome:
+		e := notOwner(r, owner{region: t.Home})
+		e.Fields["reserved"] = t.Reserved
+		return e
+	case asked || s.alone(state):
+		return unknownTenant(name)
 	}
-	httpserve.WriteJSON(w, http.StatusOK, s.describeTenant(state, t))
-	return nil
+	return s.findTenant(w, r, state, name)
+}
+
+func unknownTenant(name fsm.TenantName) error {
+	return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Text: "no tenant is called " + string(name),
+		Fields: map[string]string{"tenant": string(name)}})
 }
 
 // describeTenant tells where a tenant is: its region is its node's (T1).
@@ -217,6 +271,9 @@ func hasInSync(p *fsm.Placed) bool {
 func unitState(state *fsm.State, p *fsm.Placed) string {
 	if job, ok := state.Job(p.Job); ok && job.Step == fsm.StepUndo {
 		return fsm.UnitDeleting.String()
+	}
+	if p.State == fsm.UnitReceiving || p.State == fsm.UnitSent {
+		return fsm.UnitMoving.String() // between two directories
 	}
 	return p.State.String()
 }

@@ -79,6 +79,9 @@ type TenantCreated struct {
 	Unreplicated string         `json:"unreplicated,omitempty"`
 }
 
+// TenantUnknown is the state of a tenant whose region could not be asked.
+const TenantUnknown = "unknown"
+
 // Tenant is what GET /_shard/tenants tells of a tenant (T3). Replica is the
 // node of its copy, or "". SameZone is given only when true. Bytes only where
 // the list was asked for them and the node answered.
@@ -101,6 +104,9 @@ type Tenant struct {
 	Unreplicated string    `json:"unreplicated,omitempty"`
 	// ReadReplicas are those in other regions that were asked for, by region.
 	ReadReplicas []ReadReplica `json:"read_replicas,omitempty"`
+	// Unreachable says that the tenant's region, which keeps its own directory, could not be
+	// asked: it has the tenant, and nothing else is known. State is TenantUnknown then.
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // Replica is a copy of a tenant. Its states, in order, are syncing, joining and
