@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"iter"
 	"net/http"
 
 	"domicile/fsm"
@@ -59,9 +60,26 @@ func (s *Server) deleteRegion(w http.ResponseWriter, c *change) error {
 	return nil
 }
 
+// regionsOf yields the regions that keep their own directory, as the global directory
+// tells of them.
+func (s *Server) regionsOf(state *fsm.State) (iter.Seq[*fsm.Region], error) {
+	if s.global == nil {
+		return state.Regions(), nil
+	}
+	d := s.globalCopy()
+	if d == nil {
+		return nil, errNoGlobal()
+	}
+	return d.Regions(), nil
+}
+
 func (s *Server) listRegions(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
+	all, err := s.regionsOf(state)
+	if err != nil {
+		return err
+	}
 	regions := []proto.Region{}
-	for region := range state.Regions() {
+	for region := range all {
 		regions = append(regions, proto.Region{Name: region.Name, Routers: region.Routers})
 	}
 	httpserve.WriteJSON(w, http.StatusOK, regions)
@@ -73,12 +91,17 @@ func (s *Server) getRegion(w http.ResponseWriter, r *http.Request, state *fsm.St
 	if !fsm.ValidName(string(name)) {
 		return badName("region", string(name))
 	}
-	region, ok := state.Region(name)
-	if !ok {
-		return refusal(&fsm.Refusal{Code: fsm.CodeRegionUnknown,
-			Text:   "region " + string(name) + " is not recorded as one that keeps its own directory",
-			Fields: map[string]string{"region": string(name)}})
+	all, err := s.regionsOf(state)
+	if err != nil {
+		return err
 	}
-	httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers})
-	return nil
+	for region := range all {
+		if region.Name == name {
+			httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers})
+			return nil
+		}
+	}
+	return refusal(&fsm.Refusal{Code: fsm.CodeRegionUnknown,
+		Text:   "region " + string(name) + " is not recorded as one that keeps its own directory",
+		Fields: map[string]string{"region": string(name)}})
 }
