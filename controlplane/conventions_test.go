@@ -95,7 +95,7 @@ func TestAnIdempotencyKeyAnswersWhatTheFirstDid(t *testing.T) {
 		{"PUT", "/_shard/tenants/refused", `{"node":"n1","schema":"syntax error"}`, 400},
 		{"PUT", "/_shard/tenants/a/pin", ``, 200},
 		{"DELETE", "/_shard/tenants/a/pin", ``, 200},
-		{"PUT", "/_shard/regions/far", `{"routers":["http://127.0.0.1:1"]}`, 201},
+		{"PUT", "/_shard/regions/far", `{"routers":["` + newFakeRouter(t, leader, "far") + `"]}`, 201},
 		{"DELETE", "/_shard/regions/far", ``, 204},
 		{"DELETE", "/_shard/tenants/a", ``, 204},
 		{"DELETE", "/_shard/nodes/n9", ``, 204},
@@ -292,7 +292,7 @@ func TestARelayedChangeDoesNotWaitForALeaderThatIsNone(t *testing.T) {
 	})
 	paused.Store(true)
 	answer := make(chan reply, 1)
-	go func() { answer <- follower.ask("PUT", "/_shard/regions/eu", `{"routers":["http://h:1"]}`) }()
+	go func() { answer <- follower.ask("PUT", "/_shard/nodes/n1?region=eu", "") }()
 	<-relayed
 	if err := leader.group.Transfer(context.Background(), "c3"); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,12 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/_admin/stats":
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		httpserve.WriteJSON(w, 200, proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot, Lease: n.leased, Free: n.free})
+		told := proto.NodeStats{Tenants: uint64(len(n.units)), Disk: n.bytes, Boot: n.boot, Lease: n.leased, Free: n.free}
+		if n.holder.Authority != "" {
+			holder := n.holder
+			told.Holder = &holder
+		}
+		httpserve.WriteJSON(w, 200, told)
 		return
 	case r.URL.Path == "/_admin/sizes":
 		n.mu.Lock()

@@ -129,6 +129,9 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	if err != nil {
 		return err
 	}
+	if own, _ := s.ownName(); stats.Holder != nil && stats.Holder.Authority != own.Authority {
+		return nodeElsewhere(cmd.Name, stats.Holder.Authority)
+	}
 	if stats.Lease && state.Settings().AutoFailover == 0 {
 		return unwritable(cmd.Name, startOtherwise)
 	}
@@ -137,6 +140,15 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	}
 	cmd.Addr, cmd.Token = addr, token
 	return nil
+}
+
+// nodeElsewhere refuses a node that belongs to another group (architecture §3.8.2).
+func nodeElsewhere(name fsm.NodeName, authority string) error {
+	e := httpserve.Errorf(proto.Status(proto.CodeNodeElsewhere), proto.CodeNodeElsewhere,
+		"node %s belongs to %s and obeys no other group; nothing was recorded: it is given over by that group alone (regions adopt, return), "+
+			"or by an operator's word on the node", name, authority)
+	e.Fields = map[string]any{"node": name, "authority": authority}
+	return e
 }
 
 // sameProcess finds another node that is the process boot: it asks all that are
@@ -278,6 +290,9 @@ func (s *Server) describeNode(state *fsm.State, n *fsm.Node) proto.Node {
 	}
 	if out.State != proto.NodeUnknown {
 		out.LeaseLeftMS = &left
+	}
+	if known && status.Silent {
+		out.Problem = status.Problem
 	}
 	return out
 }

@@ -9,7 +9,8 @@ import (
 	"domicile/proto"
 )
 
-// putRegion records a region that keeps its own directory (G3).
+// putRegion records a region that keeps its own directory (G3), once its routers were
+// asked whether they are that.
 func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	name := fsm.RegionName(c.PathValue("region"))
 	var put proto.PutRegion
@@ -22,12 +23,15 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	if !fsm.ValidName(string(name)) {
 		return badName("region", string(name))
 	}
-	for i, router := range put.Routers {
-		addr, err := routerAddress(router)
-		if err != nil {
-			return badRequest("router %v", err)
+	if err := checkRouters(put.Routers); err != nil {
+		return err
+	}
+	silent := []string(nil)
+	if !c.replayed {
+		var err error
+		if silent, err = s.askRouters(c.Context(), name, put.Routers); err != nil {
+			return err
 		}
-		put.Routers[i] = addr
 	}
 	result, err := s.propose(w, c, &fsm.PutRegion{Region: fsm.Region{Name: name, Routers: put.Routers}})
 	if err != nil {
@@ -37,8 +41,8 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	if result.Created {
 		status = http.StatusCreated
 	}
-	s.logger.Info("region recorded", "region", string(name))
-	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers})
+	s.logger.Info("region recorded", "region", string(name), "unreachable", silent)
+	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers, Unreachable: silent})
 	return nil
 }
 
@@ -52,6 +56,11 @@ func (s *Server) deleteRegion(w http.ResponseWriter, c *change) error {
 	name := fsm.RegionName(c.PathValue("region"))
 	if !fsm.ValidName(string(name)) {
 		return badName("region", string(name))
+	}
+	if !c.replayed {
+		if err := s.checkEmpty(c, name); err != nil {
+			return err
+		}
 	}
 	if _, err := s.propose(w, c, &fsm.DeleteRegion{Name: name}); err != nil {
 		return err

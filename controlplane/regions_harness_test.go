@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"domicile/controlplane/group"
 	"domicile/fsm"
+	"domicile/internal/httpserve"
 	"domicile/internal/netfault"
 	"domicile/proto"
 )
@@ -22,13 +24,20 @@ type testRegions struct {
 	global *testGroup
 	of     map[fsm.RegionName]*testGroup
 	links  map[*testServer]*netfault.Link // to each server, from the other groups
+	change func(*Config)
 }
 
 // startRegions runs a global group of n servers and one of n for each region, recorded.
 func startRegions(t *testing.T, n int, names ...fsm.RegionName) *testRegions {
 	t.Helper()
+	return startRegionsWith(t, n, func(*Config) {}, names...)
+}
+
+// startRegionsWith does so with what change changes.
+func startRegionsWith(t *testing.T, n int, change func(*Config), names ...fsm.RegionName) *testRegions {
+	t.Helper()
 	t.Parallel()
-	r := &testRegions{t: t, of: make(map[fsm.RegionName]*testGroup), links: make(map[*testServer]*netfault.Link)}
+	r := &testRegions{t: t, change: change, of: make(map[fsm.RegionName]*testGroup), links: make(map[*testServer]*netfault.Link)}
 	r.global = r.group(n, "")
 	for _, name := range names {
 		r.of[name] = r.group(n, name)
@@ -55,6 +64,7 @@ func (r *testRegions) group(n int, region fsm.RegionName) *testGroup {
 		if n == 1 {
 			config.Timing = fast
 		}
+		r.change(&config)
 		s := start(r.t, config, "127.0.0.1:0", "127.0.0.1:0")
 		link, err := netfault.New(s.addr)
 		if err != nil {
@@ -172,4 +182,14 @@ func (s *testServer) greeting(path string) *proto.Hello {
 		s.t.Fatalf("%s begins with %+v, %v", path, frame, err)
 	}
 	return hello
+}
+
+// newFakeRouter answers as a router of a region whose group follows the directory of s.
+func newFakeRouter(t *testing.T, s *testServer, region fsm.RegionName) string {
+	of, _ := s.ownName()
+	router := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httpserve.WriteJSON(w, 200, proto.Group{Region: region, Authority: "far/" + string(region), Global: &proto.GroupCopy{Authority: of.Authority}})
+	}))
+	t.Cleanup(router.Close)
+	return router.URL
 }

@@ -138,9 +138,12 @@ func (c *change) putRegion(cmd *PutRegion) Result {
 	for _, r := range routers {
 		bad = bad || !printable(r, maxAddr) || !strings.HasPrefix(r, "http://") && !strings.HasPrefix(r, "https://")
 	}
+	if c.level >= levelRegions {
+		bad = bad || len(slices.Compact(slices.Sorted(slices.Values(routers)))) < len(routers)
+	}
 	if bad {
 		return refused(refuse(CodeBadRequest, "give 1 to 64 routers of region "+string(name)+
-			", each http:// or https:// and host:port", "region", string(name)))
+			", each once, as http:// or https:// and host:port", "region", string(name)))
 	}
 	before, known := c.regions.Get(name)
 	if !known || !slices.Equal(before.Routers, routers) {

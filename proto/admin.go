@@ -56,6 +56,9 @@ type Node struct {
 	Bytes    uint64         `json:"bytes"`    // of all unit files, as last told
 	// LeaseLeftMS is 0 where the node is not up, and left out where its state is unknown.
 	LeaseLeftMS *int64 `json:"lease_left_ms,omitempty"`
+	// Problem is why the leader's last call to the node failed, as far as the server asked
+	// knows: another group holds it, above all.
+	Problem string `json:"problem,omitempty"`
 }
 
 // PutTenant is the body of PUT /_shard/tenants/<t>.
@@ -141,6 +144,9 @@ type PutRegion struct {
 type Region struct {
 	Name    fsm.RegionName `json:"name"`
 	Routers []string       `json:"routers"`
+	// Unreachable are those of the routers that did not answer when they were recorded; told
+	// by PUT alone.
+	Unreachable []string `json:"unreachable,omitempty"`
 }
 
 // Group answers GET /_shard/group. Leader is the id of the server that leads,

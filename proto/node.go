@@ -79,6 +79,9 @@ type NodeStats struct {
 	Free    uint64 `json:"free_bytes"`      // on the data folder's file system, for this process; 0: not known
 	Lease   bool   `json:"lease,omitempty"` // it writes only under a lease
 	Boot    string `json:"boot,omitempty"`  // the process: two addresses with the same one are one node
+	// Holder is the newest that the node has heard: it belongs to its authority. Nil where
+	// it has heard none.
+	Holder *Holder `json:"holder,omitempty"`
 }
 
 // MakeUnit is the body of PUT /_admin/tenants/<unit>. A node that holds the

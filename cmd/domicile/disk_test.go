@@ -1,16 +1,21 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"domicile/fsm"
 	"domicile/internal/faultpoint"
 	"domicile/internal/history"
 	"domicile/internal/testcluster"
 	"domicile/internal/wait"
+	"domicile/proto"
 )
 
 // TestI10FullDiskOfANode: on a disk that is full writes are refused with 507
@@ -65,14 +70,49 @@ func TestI10FullDiskOfANode(t *testing.T) {
 	c.Verify("acme")
 }
 
+// routersOf stands for the routers of any number of regions, which the returned function
+// gives the record of: what each is asked tells by its address which region's it is.
+func routersOf(t *testing.T, c *testcluster.Cluster, control string) func(region int) string {
+	var global proto.Group
+	c.Must(c.Do(http.MethodGet, control+"/_shard/group", ""), http.StatusOK).Decode(t, &global)
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var high, low, one int
+		if _, err := fmt.Sscanf(r.Host, "127.%d.%d.%d:", &high, &low, &one); err != nil {
+			t.Errorf("asked as %q: %v", r.Host, err)
+		}
+		name := fmt.Sprintf("r%d", high*200+low)
+		about := proto.Group{Region: fsm.RegionName(name), Authority: name + "/" + name, Global: &proto.GroupCopy{Authority: global.Authority}}
+		if err := json.NewEncoder(w).Encode(about); err != nil {
+			t.Error(err)
+		}
+	}))
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return func(region int) string {
+		var all []string
+		for one := 1; one <= 8; one++ {
+			all = append(all, fmt.Sprintf("http://127.%d.%d.%d:%s", region/200, region%200, one, port))
+		}
+		return `{"routers":["` + strings.Join(all, `","`) + `"]}`
+	}
+}
+
 // TestI3FullDiskOfAControlServer: a group whose only server has a full disk
 // refuses changes with an error that says so, loses nothing, and takes them
 // again once there is room.
 func TestI3FullDiskOfAControlServer(t *testing.T) {
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, Disks: testcluster.NeedDisks})
 	server := c.Controls[0]
+	routers := routersOf(t, c, server.URL)
 	put := func(n int) testcluster.Answer {
-		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", server.URL, n), fmt.Sprintf(`{"routers":["http://%s:1"]}`, strings.Repeat("a", 200)))
+		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", server.URL, n), routers(n))
 	}
 	acknowledged := 0
 	for ; acknowledged < 100; acknowledged++ {

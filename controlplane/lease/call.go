@@ -302,6 +302,15 @@ func (l *loop) conflict(r reply) outcome {
 				"history", own.History, "recovered", said.History, "node", l.name)
 		})
 	}
+	if own := l.shift.tail.Load().holder.Authority; said.Authority != "" && said.Authority != own {
+		err := fmt.Errorf("it belongs to %s and takes nothing of %s: it is recorded in two directories", said.Authority, own)
+		if l.elsewhere != said.Authority {
+			l.elsewhere = said.Authority
+			l.shift.k.config.Logger.Error("a node is another group's: nothing is granted to it until that group has given it over, "+
+				"or it is forgotten here", "node", l.name, "belongs_to", said.Authority)
+		}
+		return outcome{err: err}
+	}
 	return outcome{err: unexpected(r)}
 }
 

@@ -60,7 +60,9 @@ type loop struct {
 	started bool          // a call was made
 	failed  int           // calls in a row
 	retried bool          // a new connection was tried for the call under way
-	foreign bool          // the process at the node's address is another node
+	// elsewhere is the other group that the node said last that it belongs to, "" for none.
+	elsewhere string
+	foreign   bool // the process at the node's address is another node
 }
 
 func newLoop(s *shift, n *fsm.Node, l *ledger, cancel context.CancelFunc) *loop {

@@ -123,6 +123,9 @@ func (r *request) stats() error {
 	st.Open = uint64(r.s.store.Stats().OpenUnits)
 	st.Memory = residentBytes()
 	st.Boot, st.Lease = r.s.boot, r.s.cfg.Lease
+	if h := r.s.store.Holder(); h.Authority != "" {
+		st.Holder = &proto.Holder{Authority: h.Authority, History: h.History, Term: h.Term}
+	}
 	return r.json(200, st)
 }
 
