@@ -23,6 +23,9 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	if !fsm.ValidName(string(name)) {
 		return badName("region", string(name))
 	}
+	if name == proto.GlobalScope {
+		return badRequest("no region is called %s: that is the global group's name", name)
+	}
 	if err := checkRouters(put.Routers); err != nil {
 		return err
 	}
