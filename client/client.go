@@ -46,6 +46,7 @@ type Client struct {
 	retryFor   time.Duration
 	http       *http.Client
 	consistent bool
+	region     *string        // see InRegion
 	preferred  *atomic.Uint32 // index in servers of the one that answered last
 }
 
@@ -84,6 +85,26 @@ func (c *Client) Consistent() *Client {
 	d := *c
 	d.consistent = true
 	return &d
+}
+
+// InRegion returns a client for which names of nodes and numbers of moves are those of a
+// region that keeps its own directory, whichever server is asked (G4).
+func (c *Client) InRegion(region string) *Client {
+	d := *c
+	d.region = &region
+	return &d
+}
+
+// inRegion adds the region to the query of a call that is about one directory's names.
+func (c *Client) inRegion(q request) url.Values {
+	if c.region == nil || !strings.HasPrefix(q.path, "/_shard/nodes") && !strings.HasPrefix(q.path, "/_shard/moves") {
+		return q.query
+	}
+	query := url.Values{"region": {*c.region}}
+	for name, values := range q.query {
+		query[name] = values
+	}
+	return query
 }
 
 // Error is a negative answer.
@@ -148,6 +169,7 @@ func (c *Client) do(ctx context.Context, q request, into any) (answer, error) {
 			return answer{}, fmt.Errorf("client: encode the request: %w", err)
 		}
 	}
+	q.query = c.inRegion(q)
 	until := time.Now().Add(max(c.retryFor, 0))
 	at := c.preferred.Load()
 	for tries := 1; ; tries++ {

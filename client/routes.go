@@ -110,16 +110,30 @@ func (l ListTenants) query() url.Values {
 // TenantsPage gives one page of tenants by name, and whether there are more:
 // ask again with After set to the last one's name.
 func (c *Client) TenantsPage(ctx context.Context, list ListTenants) ([]proto.Tenant, bool, error) {
+	page, next, err := c.tenantsPage(ctx, list)
+	return page, next != "", err
+}
+
+// tenantsPage gives a page, and after which name the next one begins, "" for none.
+func (c *Client) tenantsPage(ctx context.Context, list ListTenants) ([]proto.Tenant, fsm.TenantName, error) {
 	var out []proto.Tenant
 	a, err := c.read(ctx, path("tenants"), list.query(), &out)
-	return out, err == nil && strings.Contains(a.header.Get("Link"), `rel="next"`), err
+	if err != nil {
+		return out, "", err
+	}
+	link, is := strings.CutSuffix(a.header.Get("Link"), `>; rel="next"`)
+	next, err := url.Parse(strings.TrimPrefix(link, "<"))
+	if !is || err != nil {
+		return out, "", nil
+	}
+	return out, fsm.TenantName(next.Query().Get("after")), nil
 }
 
 // Tenants yields all tenants by name, page by page. After an error it ends.
 func (c *Client) Tenants(ctx context.Context, list ListTenants) iter.Seq2[proto.Tenant, error] {
 	return func(yield func(proto.Tenant, error) bool) {
 		for {
-			page, more, err := c.TenantsPage(ctx, list)
+			page, next, err := c.tenantsPage(ctx, list)
 			if err != nil {
 				yield(proto.Tenant{}, err)
 				return
@@ -129,10 +143,10 @@ func (c *Client) Tenants(ctx context.Context, list ListTenants) iter.Seq2[proto.
 					return
 				}
 			}
-			if !more || len(page) == 0 {
+			if next == "" || next == list.After {
 				return
 			}
-			list.After = page[len(page)-1].Name
+			list.After = next
 		}
 	}
 }

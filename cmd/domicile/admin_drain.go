@@ -10,6 +10,7 @@ import (
 )
 
 type nodesDrain struct {
+	ofRegion
 	Name  fsm.NodeName `arg:"" help:"Name of the node."`
 	Force bool         `xor:"force" help:"Pinned tenants too; and begin although not everything has a place to go to."`
 	Wait  bool         `help:"Wait until nothing is left on it, and show how far that is."`
@@ -34,6 +35,7 @@ pinned one say; interrupted, the drain goes on.`
 
 // Run drains a node.
 func (c *nodesDrain) Run(a *admin) error {
+	c.use(a)
 	a.follow = "domicile admin nodes drain " + string(c.Name) + " --show"
 	if !c.Show {
 		begun, err := a.DrainNode(a.ctx, c.Name, c.Force)
@@ -114,11 +116,13 @@ func (a *admin) printDrain(d *proto.DrainState) error {
 }
 
 type nodesUndrain struct {
+	ofRegion
 	Name fsm.NodeName `arg:"" help:"Name of the node."`
 }
 
 // Run ends a drain.
 func (c *nodesUndrain) Run(a *admin) error {
+	c.use(a)
 	if err := a.UndrainNode(a.ctx, c.Name); err != nil {
 		return err
 	}

@@ -58,7 +58,13 @@ func (c *regionsPut) Run(a *admin) error {
 	if err != nil {
 		return err
 	}
-	return a.say("region %s recorded", r.Name)
+	if a.json {
+		return a.print(r, nil, nil)
+	}
+	if err := a.say("region %s recorded", r.Name); err != nil || len(r.Unreachable) == 0 {
+		return err
+	}
+	return a.say("not reached: %s; requests go there once they answer", strings.Join(r.Unreachable, ", "))
 }
 
 type regionsDelete struct {

@@ -190,6 +190,7 @@ type adminMoves struct {
 }
 
 type movesList struct {
+	ofRegion
 	Tenant     fsm.TenantName `help:"Of this tenant alone."`
 	Node       fsm.NodeName   `help:"From this node or to it."`
 	Active     bool           `help:"Only those that have not ended."`
@@ -208,6 +209,7 @@ copies are not moves: domicile admin nodes drain NODE --show.`
 
 // Run lists the moves.
 func (c *movesList) Run(a *admin) error {
+	c.use(a)
 	list := client.ListMoves{Tenant: c.Tenant, Node: c.Node, Active: c.Active}
 	if c.Rebalances {
 		list.Kind = proto.KindRebalance
@@ -250,11 +252,13 @@ func (a *admin) printMoves(v any, moves []proto.Move) error {
 }
 
 type movesShow struct {
+	ofRegion
 	ID fsm.JobID `arg:"" help:"Number of the move."`
 }
 
 // Run shows a move.
 func (c *movesShow) Run(a *admin) error {
+	c.use(a)
 	m, err := a.Move(a.ctx, c.ID)
 	if err != nil {
 		return err
@@ -263,6 +267,7 @@ func (c *movesShow) Run(a *admin) error {
 }
 
 type movesWatch struct {
+	ofRegion
 	ID fsm.JobID `arg:"" help:"Number of the move."`
 }
 
@@ -273,9 +278,13 @@ func (*movesWatch) Help() string {
 }
 
 // Run watches a move.
-func (c *movesWatch) Run(a *admin) error { return a.watchMove(c.ID) }
+func (c *movesWatch) Run(a *admin) error {
+	c.use(a)
+	return a.watchMove(c.ID)
+}
 
 type movesCancel struct {
+	ofRegion
 	ID fsm.JobID `arg:"" help:"Number of the move, or of a rebalance."`
 }
 
@@ -289,6 +298,7 @@ on, and are cancelled one by one (domicile admin moves --active).`
 
 // Run cancels a move.
 func (c *movesCancel) Run(a *admin) error {
+	c.use(a)
 	m, err := a.CancelMove(a.ctx, c.ID)
 	if err != nil {
 		return err

@@ -17,7 +17,19 @@ type adminNodes struct {
 	Delete   nodesDelete   `cmd:"" aliases:"rm" help:"Forget a node that holds nothing, or write one off."`
 }
 
-type nodesList struct{}
+// ofRegion says whose directory a node's name, or a move's number, belongs to.
+type ofRegion struct {
+	Region *string `help:"Region that keeps its own directory, to whose the name belongs. Default: the directory of the server that is asked."`
+}
+
+// use has what the command asks be asked of that directory.
+func (r ofRegion) use(a *admin) {
+	if r.Region != nil {
+		a.Client = a.InRegion(*r.Region)
+	}
+}
+
+type nodesList struct{ ofRegion }
 
 // Help says what the columns are.
 func (nodesList) Help() string {
@@ -28,7 +40,8 @@ seconds ago.`
 }
 
 // Run lists the nodes.
-func (nodesList) Run(a *admin) error {
+func (c *nodesList) Run(a *admin) error {
+	c.use(a)
 	nodes, err := a.Nodes(a.ctx)
 	if err != nil {
 		return err
@@ -37,11 +50,13 @@ func (nodesList) Run(a *admin) error {
 }
 
 type nodesGet struct {
+	ofRegion
 	Name fsm.NodeName `arg:"" help:"Name of the node."`
 }
 
 // Run shows a node.
 func (c *nodesGet) Run(a *admin) error {
+	c.use(a)
 	n, err := a.Node(a.ctx, c.Name)
 	if err != nil {
 		return err
@@ -55,6 +70,9 @@ func (a *admin) printNodes(v any, nodes []proto.Node) error {
 		state := string(n.State)
 		if (n.State == proto.NodeUp || n.State == proto.NodeDraining) && n.LeaseLeftMS != nil && *n.LeaseLeftMS > 0 {
 			state += fmt.Sprintf(" (%d ms)", *n.LeaseLeftMS)
+		}
+		if n.Problem != "" {
+			state += " (" + n.Problem + ")"
 		}
 		rows = append(rows, []string{string(n.Name), n.Addr, string(n.Region), string(n.Zone), state, string(n.Standby),
 			fmt.Sprint(n.Weight), fmt.Sprint(n.Tenants), fmt.Sprint(n.Replicas), bytesText(n.Bytes)})
@@ -119,12 +137,14 @@ func (c *nodesPut) Run(a *admin) error {
 }
 
 type nodesDelete struct {
+	ofRegion
 	Name  fsm.NodeName `arg:"" help:"Name of the node."`
 	Force bool         `help:"Write off a node that will not come back: its copies are forgotten, and no work waits for it. Fail it over first."`
 }
 
 // Run forgets a node.
 func (c *nodesDelete) Run(a *admin) error {
+	c.use(a)
 	forget := a.DeleteNode
 	if c.Force {
 		forget = a.WriteOffNode

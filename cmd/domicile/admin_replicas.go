@@ -14,6 +14,7 @@ import (
 )
 
 type nodesFailover struct {
+	ofRegion
 	Name  fsm.NodeName `arg:"" help:"Name of the node."`
 	Force bool         `help:"For a node that takes no lease (make sure that it is dead), and for copies that may lack acknowledged writes."`
 }
@@ -37,6 +38,7 @@ Examples:
 
 // Run fails a node over.
 func (c *nodesFailover) Run(a *admin) error {
+	c.use(a)
 	out, err := a.FailOver(a.ctx, c.Name, c.Force)
 	if err != nil && !inPart(err) {
 		return err

@@ -63,7 +63,11 @@ func (a *admin) printTenants(v any, tenants []proto.Tenant) error {
 		if t.Pinned {
 			pinned = "pinned"
 		}
-		rows = append(rows, []string{string(t.Name), string(t.Node), t.State, string(t.Region), string(t.Zone), copiesText(&t), pinned, size})
+		state := t.State
+		if t.Unreachable {
+			state = "unknown (its region is not reached)"
+		}
+		rows = append(rows, []string{string(t.Name), string(t.Node), state, string(t.Region), string(t.Zone), copiesText(&t), pinned, size})
 	}
 	return a.print(v, []string{"TENANT", "NODE", "STATE", "REGION", "ZONE", "COPIES", "PINNED", "BYTES"}, rows)
 }
