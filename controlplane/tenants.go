@@ -33,10 +33,19 @@ func (s *Server) putTenant(w http.ResponseWriter, c *change) error {
 	if _, err := parseQuery(c.Request); err != nil {
 		return err
 	}
-	if !c.replayed {
-		if err := s.weigh(c.Context(), cmd); err != nil {
-			return err
-		}
+	if from := fsm.RegionName(c.Header.Get(proto.HeaderOriginRegion)); c.Header.Get(proto.HeaderRelayedBetween) != "" && fsm.ValidName(string(from)) {
+		cmd.Origin = &from // what a client says of itself counts for nothing
+	}
+	home, homed := s.group.State().HomeFor(cmd)
+	switch {
+	case c.replayed:
+	case homed:
+		err = s.mayBeMade(c, name, home)
+	default:
+		err = s.weigh(c.Context(), cmd)
+	}
+	if err != nil {
+		return err
 	}
 	s.asked.begin(name, httpserve.RequestID(c.Context()))
 	defer s.asked.end(name)
@@ -48,6 +57,9 @@ func (s *Server) putTenant(w http.ResponseWriter, c *change) error {
 		if err := s.created(w, c, name, result.Job); err != nil {
 			return err
 		}
+	}
+	if result.Tenant.HasHome {
+		return s.createdElsewhere(w, c, result)
 	}
 	if err := s.writable(c, name); err != nil {
 		return err
@@ -110,9 +122,16 @@ func createCommand(name fsm.TenantName, put *proto.PutTenant) (*fsm.CreateTenant
 func (s *Server) created(w http.ResponseWriter, c *change, name fsm.TenantName, id fsm.JobID) error {
 	ctx, cancel := context.WithTimeout(c.Context(), jobTimeout)
 	defer cancel()
-	job, revision, err := s.waitJob(ctx, id, func(j *fsm.Job) bool { return j.Ended != 0 || j.Refusal != nil })
+	job, revision, err := s.waitJob(ctx, id, func(j *fsm.Job) bool {
+		return j.Ended != 0 || j.Refusal != nil || j.Home != "" && j.Problem != ""
+	})
 	setRevision(w, revision)
 	switch {
+	case err == nil && job.Ended == 0 && job.Refusal == nil:
+		e := httpserve.Errorf(proto.Status(proto.CodeCreatePending), proto.CodeCreatePending,
+			"tenant %s is being created: %s; the name is kept and the work goes on, look again shortly", name, job.Problem)
+		e.Fields = map[string]any{"tenant": name, "region": job.Home}
+		return e
 	case err != nil:
 		e := httpserve.Errorf(proto.Status(proto.CodeCreatePending), proto.CodeCreatePending,
 			"tenant %s is being created and its node has not answered yet; the work goes on, look again shortly", name)
@@ -179,6 +198,9 @@ func (s *Server) deleteTenant(w http.ResponseWriter, c *change) error {
 	}
 	s.asked.begin(name, httpserve.RequestID(c.Context()))
 	defer s.asked.end(name)
+	if t, ok := s.group.State().Tenant(name); ok && t.HasHome {
+		return s.deleteElsewhere(w, c, name)
+	}
 	result, err := s.propose(w, c, &fsm.DeleteTenant{Name: name})
 	if err != nil {
 		return err

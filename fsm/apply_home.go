@@ -1,30 +1,30 @@
 package fsm
 
-// homeFor gives the region that keeps its own directory where a tenant is to be created;
+// HomeFor gives the region that keeps its own directory where a tenant is to be created;
 // false where this directory places it itself (T2).
-func (c *change) homeFor(cmd *CreateTenant) (RegionName, bool) {
-	if c.scope.Region != "" || c.level < levelRegions || cmd.Node != nil && cmd.Region == nil {
+func (s *State) HomeFor(cmd *CreateTenant) (RegionName, bool) {
+	if s.scope.Region != "" || s.level < levelRegions || cmd.Node != nil && cmd.Region == nil {
 		return "", false
 	}
 	region := cmd.Region
 	if region == nil {
-		region = c.settings.DefaultRegion
+		region = s.settings.DefaultRegion
 	}
-	if region == nil && cmd.Origin != nil && !c.placesAny() {
+	if region == nil && cmd.Origin != nil && !s.placesAny() {
 		region = cmd.Origin
 	}
 	if region == nil {
 		return "", false
 	}
-	return *region, c.keepsOwn(*region)
+	return *region, s.keepsOwn(*region)
 }
 
 // placesAny reports whether the directory has a node in a region that keeps none of its
 // own.
-func (c *change) placesAny() bool {
+func (s *State) placesAny() bool {
 	any := false
-	c.nodes.Scan(func(_ NodeName, e *seat) bool {
-		any = !c.keepsOwn(e.node.Region)
+	s.nodes.Scan(func(_ NodeName, e *seat) bool {
+		any = !s.keepsOwn(e.node.Region)
 		return !any
 	})
 	return any
@@ -46,17 +46,18 @@ func (c *change) claim(cmd *CreateTenant, home RegionName, key string) Result {
 }
 
 // deleteHomed begins to delete a tenant of a region that keeps its own directory. The
-// name is given back once that region has removed it.
+// name is given back once that region has removed it. A delete that the region did not
+// take up ends with the tenant as it was: Result.Tenant tells it from a later one.
 func (c *change) deleteHomed(t *Tenant) Result {
 	j, ok := c.running.Get(t.Job)
 	switch {
 	case !ok:
-		return Result{Job: c.beginDeleteHomed(t)}
+		return Result{Job: c.beginDeleteHomed(t), Tenant: t}
 	case j.Kind == JobDelete, j.Kind == JobCreate && j.Step == StepUndo:
-		return Result{Job: j.ID}
+		return Result{Job: j.ID, Tenant: t}
 	case j.Kind == JobCreate:
 		c.turnBack(j, refuse(CodeDeleted, "tenant "+string(t.Name)+" was deleted before it was made", "tenant", string(t.Name)))
-		return Result{Job: j.ID}
+		return Result{Job: j.ID, Tenant: t}
 	}
 	return refused(busy(t.Name))
 }

@@ -28,7 +28,7 @@ func (c *change) createTenant(cmd *CreateTenant, key string) Result {
 	if t, ok := c.tenants.Get(name); ok {
 		return refused(c.taken(t))
 	}
-	if region, ok := c.homeFor(cmd); ok {
+	if region, ok := c.HomeFor(cmd); ok {
 		return c.claim(cmd, region, key)
 	}
 	return c.makeTenant(cmd, UnitID(c.at), key, 0)

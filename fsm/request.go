@@ -66,10 +66,15 @@ func (s *State) forget(q *Request) {
 }
 
 // settle makes outcome the answer to the key that began a job, if it is still
-// remembered.
+// remembered. Where a region could not be asked nothing has happened: the key is forgotten,
+// and what is asked under it again is tried again.
 func (s *State) settle(j *Job, outcome Result) {
 	q, ok := s.requests.Get(j.Request)
 	if !ok || j.Request == "" || q.Job != j.ID {
+		return
+	}
+	if r := outcome.Refusal; r != nil && (r.Code == CodeRegionUnreachable || r.Code == CodeRecovering) {
+		s.forget(q)
 		return
 	}
 	settled := *q

@@ -72,7 +72,7 @@ type Result struct {
 	Refusal *Refusal
 	Created bool    // PutNode, PutRegion, SetReader: it was not there before
 	Node    *Node   // PutNode, SetDrain
-	Tenant  *Tenant // CreateTenant, SetPin, SetReader
+	Tenant  *Tenant // CreateTenant, SetPin, SetReader, DeleteTenant of one with a home: as it was
 	Placed  *Placed // CreateTenant, SetReader of a whole tenant: its unit
 	// Job is what to wait for, 0 for nothing. CreateTenant: its outcome, a
 	// Refusal or none, is the answer. DeleteTenant: the tenant is gone when it

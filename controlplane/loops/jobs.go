@@ -31,6 +31,10 @@ func (p *planner) jobs() {
 }
 
 func (p *planner) job(j *fsm.Job) {
+	if j.Home != "" && (j.Kind == fsm.JobCreate || j.Kind == fsm.JobDelete) {
+		p.homed(j)
+		return
+	}
 	switch j.Kind {
 	case fsm.JobMove:
 		p.move(j)

@@ -64,6 +64,7 @@ type TaskCopy struct {
 // taskMemory is what a leader knows, in its own term, of a task in a region.
 type taskMemory struct {
 	running  bool
+	touched  bool       // a call that ended may have done something
 	asked    TaskAction // the call that is under way, or was last
 	begun    fsm.Millis // when that was
 	last     TaskAnswer // of the last call that ended; zero before
@@ -93,6 +94,7 @@ func (m *Memory) BeginTask(a TaskAction, now fsm.Millis) {
 func (m *Memory) EndTask(c TaskCall, a TaskAnswer, now fsm.Millis) {
 	t := m.task(c)
 	t.running, t.last = false, a
+	t.touched = t.touched || a.Outcome == Done || !a.Untouched
 	if a.Outcome == Done {
 		t.known, t.state, t.heard = true, a.Task, t.begun
 		t.failures, t.silent, t.unwilled = 0, 0, 0
