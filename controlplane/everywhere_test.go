@@ -11,24 +11,20 @@ import (
 	"domicile/proto"
 )
 
-// create makes a tenant in a region that keeps its own directory, as the global group's
-// jobs do.
+// create makes a tenant in a region that keeps its own directory.
 func (r *testRegions) create(region fsm.RegionName, name fsm.TenantName) {
 	r.t.Helper()
 	global := r.global.leader()
-	job := r.claim(region, name)
-	of, _ := global.ownName()
-	task := &fsm.BeginTask{Origin: fsm.Origin{Authority: of.Authority, History: of.History, Floor: job}, Job: job,
-		Kind: fsm.TaskCreate, Tenant: name, ID: fsm.UnitID(job)}
-	there := r.of[region].leader()
-	there.propose(task)
-	there.until("has made "+string(name), func() bool {
-		p, ok := there.group.State().Placed(fsm.UnitName(name))
-		return ok && p.State == fsm.UnitActive
-	})
-	if t, _ := global.group.State().Tenant(name); t.Reserved {
-		global.propose(&fsm.AdvanceJob{ID: job, From: fsm.StepMake, To: fsm.StepDone})
-	}
+	global.want(global.ask("PUT", "/_shard/tenants/"+string(name), fmt.Sprintf(`{"region":%q}`, region)), 201, "")
+}
+
+// lose has a region's directory lose a tenant, as one that is recovered from a backup does.
+func (r *testRegions) lose(region fsm.RegionName, name fsm.TenantName) {
+	r.t.Helper()
+	global, there := r.global.leader(), r.of[region].leader()
+	tenant, _ := global.group.State().Tenant(name)
+	there.propose(&fsm.BeginTask{Origin: r.origin(), Job: fsm.JobID(global.group.State().Revision() + 1_000_000), Kind: fsm.TaskDelete, Tenant: name, ID: tenant.Claim})
+	there.until("has lost "+string(name), func() bool { _, ok := there.group.State().Tenant(name); return !ok })
 }
 
 // claim takes a name for a tenant of a region, and no more.
@@ -224,8 +220,8 @@ func TestG5ANameThatIsReservedIsToldOfOnceItsRegionHasIt(t *testing.T) {
 		return slices.Equal(names(t, tr.ask("GET", "/_shard/tenants?prefix=b", "")), everyone[1:2])
 	})
 	// Its home is us, which does not have it.
-	job := r.claim("us", "way")
-	r.global.leader().propose(&fsm.AdvanceJob{ID: job, From: fsm.StepMake, To: fsm.StepDone})
+	r.create("us", "way")
+	r.lose("us", "way")
 	r.settled()
 	for _, s := range r.all() {
 		s.until("tells that it is on its way", func() bool {

@@ -174,12 +174,12 @@ func TestG5ATenantThatTheRegionHasKeepsItsName(t *testing.T) {
 	g, us := r.global.leader(), r.of["us"].leader()
 	// A name that the global directory has lost, as one that is recovered from a backup does.
 	from, region := r.origin(), fsm.RegionName("us")
-	us.want(us.callTask(7, proto.TaskCall{Call: proto.TaskBegin, To: "us", Authority: from.Authority, History: from.History, Floor: 1,
-		Kind: "create", Tenant: "acme", ID: 7, Region: &region}), 200, "")
+	us.want(us.callTask(1000, proto.TaskCall{Call: proto.TaskBegin, To: "us", Authority: from.Authority, History: from.History, Floor: 1,
+		Kind: "create", Tenant: "acme", ID: 1000, Region: &region}), 200, "")
 	g.want(g.ask("PUT", "/_shard/tenants/acme", `{"region":"us"}`), 409, fsm.CodeTenantExists)
 	g.until("keeps the name for it", func() bool {
 		now, ok := g.group.State().Tenant("acme")
-		return ok && now.Claim == 7 && now.Job == 0 && !now.Reserved
+		return ok && now.Claim == 1000 && now.Job == 0 && !now.Reserved
 	})
 	r.agree(nodes)
 }
