@@ -71,8 +71,8 @@ func TestI10FullDiskOfANode(t *testing.T) {
 }
 
 // routersOf stands for the routers of any number of regions, which the returned function
-// gives the record of: what each is asked tells by its address which region's it is.
-func routersOf(t *testing.T, c *testcluster.Cluster, control string) func(region int) string {
+// gives the addresses of: what each is asked tells by its address which region's it is.
+func routersOf(t *testing.T, c *testcluster.Cluster, control string) func(region int) []string {
 	var global proto.Group
 	c.Must(c.Do(http.MethodGet, control+"/_shard/group", ""), http.StatusOK).Decode(t, &global)
 	l, err := net.Listen("tcp", "0.0.0.0:0")
@@ -95,12 +95,12 @@ func routersOf(t *testing.T, c *testcluster.Cluster, control string) func(region
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)
-	return func(region int) string {
+	return func(region int) []string {
 		var all []string
 		for one := 1; one <= 8; one++ {
 			all = append(all, fmt.Sprintf("http://127.%d.%d.%d:%s", region/200, region%200, one, port))
 		}
-		return `{"routers":["` + strings.Join(all, `","`) + `"]}`
+		return all
 	}
 }
 
@@ -112,7 +112,7 @@ func TestI3FullDiskOfAControlServer(t *testing.T) {
 	server := c.Controls[0]
 	routers := routersOf(t, c, server.URL)
 	put := func(n int) testcluster.Answer {
-		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", server.URL, n), routers(n))
+		return c.Do(http.MethodPut, fmt.Sprintf("%s/_shard/regions/r%d", server.URL, n), `{"routers":["`+strings.Join(routers(n), `","`)+`"]}`)
 	}
 	acknowledged := 0
 	for ; acknowledged < 100; acknowledged++ {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -343,6 +344,36 @@ func TestG2TheGlobalDirectoryIsAskedForByName(t *testing.T) {
 	if asked.Query().Get("directory") != "global" || own.asks() == 0 {
 		t.Errorf("asked %s, and the first server %d times", asked, own.asks())
 	}
+	cancel()
+	<-done
+}
+
+// TestR4TheHolderDecidesWhoseDirectoryItTakes: before anything of it is handed on.
+func TestR4TheHolderDecidesWhoseDirectoryItTakes(t *testing.T) {
+	server := serve(t, true, append([][]byte{hello(t, "c1/global", 1)}, whole(t, 60)...)...)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	s := &sink{}
+	var may atomic.Bool
+	c, err := New(Config{URLs: []string{server.http.URL}, Sink: s, Logger: hclog.NewNullLogger(), HTTP: &http.Client{Transport: transport},
+		Accept: func(at Position) error {
+			if at != (Position{Authority: "c1/global", History: 1}) || !may.Load() {
+				return errors.New("not this one")
+			}
+			return nil
+		}, PauseLeast: time.Millisecond, PauseMost: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	eventually(t, "it is refused", func() bool { return server.asks() > 1 && c.Trouble() != nil && c.Trouble().Error() == "not this one" })
+	if begun, _, commits, _ := s.counts(); begun+commits != 0 {
+		t.Errorf("%d begun, %d taken", begun, commits)
+	}
+	may.Store(true)
+	eventually(t, "it is taken", func() bool { return c.Position().Revision == 60 })
 	cancel()
 	<-done
 }

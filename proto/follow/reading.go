@@ -65,6 +65,11 @@ func (r *reading) greet(h *proto.Hello) error {
 	if r.client.cfg.Directory == proto.GlobalScope && !strings.HasSuffix(h.Authority, "/"+proto.GlobalScope) {
 		return fmt.Errorf("the server has the directory of %s, and the global one was asked for", h.Authority)
 	}
+	if accept := r.client.cfg.Accept; accept != nil {
+		if err := accept(Position{Authority: h.Authority, History: h.History}); err != nil {
+			return err
+		}
+	}
 	if r.at.Authority != "" {
 		switch {
 		case h.Authority != r.at.Authority:
