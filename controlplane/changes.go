@@ -115,6 +115,11 @@ type knowledge struct {
 	lost    map[fsm.UnitName]proto.PositionRange
 	moves   map[fsm.JobID]MoveProgress
 	told    map[string]bool // what was lost, as this process told it in any term
+	// receives is how far units from other directories are, and between whom relocations
+	// go; changed is closed when one of the former is news.
+	receives map[fsm.JobID]loops.Receiving
+	between  map[fsm.JobID]loops.Between
+	changed  chan struct{}
 }
 
 // knowledgeKept bounds each map; what is beyond is not told.
@@ -125,6 +130,7 @@ func (k *knowledge) clear() {
 	defer k.mu.Unlock()
 	k.trouble, k.lost = make(map[fsm.UnitName]string), make(map[fsm.UnitName]proto.PositionRange)
 	k.moves = make(map[fsm.JobID]MoveProgress)
+	k.receives, k.between = make(map[fsm.JobID]loops.Receiving), make(map[fsm.JobID]loops.Between)
 }
 
 // note keeps what stands in the way of a call's units, or that nothing does.

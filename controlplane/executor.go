@@ -161,6 +161,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 		s.keeper.Resume(n.Node, n.Number)
 	}
 	s.tell(state, plan.Findings)
+	s.noteBetween(state)
 	s.showRecovery(state, now)
 	s.memory.Forget(state, now)
 	if plan.Wake == 0 {

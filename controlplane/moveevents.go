@@ -43,7 +43,7 @@ func (m *moveMeters) publish(before, state *fsm.State, prev fsm.Revision, events
 		return
 	}
 	for j := range state.JobsEnded(prev) {
-		if j.Kind == fsm.JobMove {
+		if j.Kind == fsm.JobMove || j.Kind == fsm.JobRelocate {
 			m.outcomes.WithLabelValues(string(outcomeOf(j))).Inc()
 			if j.Pause != 0 {
 				m.pause.Observe(float64(j.Pause) / 1000)
@@ -82,7 +82,7 @@ func toldOfJobs(prev fsm.Revision, state *fsm.State) []proto.Event {
 	var out []proto.Event
 	for j := range state.JobsBegun(prev) {
 		switch j.Kind {
-		case fsm.JobMove:
+		case fsm.JobMove, fsm.JobRelocate:
 			e := moveEvent(j)
 			e.Event = proto.EventMoveBegun
 			out = append(out, e)
@@ -92,7 +92,7 @@ func toldOfJobs(prev fsm.Revision, state *fsm.State) []proto.Event {
 	}
 	for j := range state.JobsEnded(prev) {
 		switch j.Kind {
-		case fsm.JobMove:
+		case fsm.JobMove, fsm.JobRelocate:
 			e := moveEvent(j)
 			e.PauseMS = uint64(j.Pause)
 			e.Event = map[proto.MoveOutcome]proto.EventName{proto.MoveWasDone: proto.EventMoveDone, proto.MoveWasUndone: proto.EventMoveUndone,
@@ -109,6 +109,10 @@ func toldOfJobs(prev fsm.Revision, state *fsm.State) []proto.Event {
 }
 
 func moveEvent(j *fsm.Job) proto.Event {
+	if j.Kind == fsm.JobRelocate {
+		region := j.Home
+		return proto.Event{Move: j.ID, Tenant: j.Tenant, Node: j.Node, Region: &region, Cause: j.Cause.String()}
+	}
 	return proto.Event{Move: j.ID, Tenant: j.Tenant, From: j.Source, Node: j.Targets[0].Node, Cause: j.Cause.String()}
 }
 

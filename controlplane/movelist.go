@@ -63,7 +63,7 @@ func parseMoveQuery(values url.Values) (moveQuery, error) {
 
 // takes reports whether a job is one of those asked for.
 func (q *moveQuery) takes(j *fsm.Job) bool {
-	if j.Kind != q.kind || q.active && j.Ended != 0 || q.tenant != "" && j.Tenant != q.tenant {
+	if j.Kind != q.kind && (j.Kind != fsm.JobRelocate || q.kind != fsm.JobMove) || q.active && j.Ended != 0 || q.tenant != "" && j.Tenant != q.tenant {
 		return false
 	}
 	return q.node == "" || j.Source == q.node || j.Kind == fsm.JobMove && j.Targets[0].Node == q.node
@@ -104,7 +104,7 @@ func (s *Server) listMoves(w http.ResponseWriter, r *http.Request, state *fsm.St
 func (s *Server) getMove(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	id, ok := moveID(r.PathValue("move"))
 	job, there := state.Job(id)
-	if !ok || !there || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance {
+	if !ok || !there || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance && job.Kind != fsm.JobRelocate {
 		return unknownMove(r.PathValue("move"))
 	}
 	httpserve.WriteJSON(w, http.StatusOK, s.describeMove(state, job))
@@ -126,6 +126,11 @@ func (s *Server) describe(state *fsm.State, j *fsm.Job, turns map[fsm.NodeName]i
 	}
 	if j.Kind == fsm.JobRebalance {
 		s.describeRebalance(&out, state, j)
+		return out
+	}
+	if j.Kind == fsm.JobRelocate {
+		out.Kind = proto.KindMove
+		s.describeRelocation(&out, j)
 		return out
 	}
 	t := j.Targets[0]
@@ -182,6 +187,8 @@ func stepOf(j *fsm.Job) proto.MoveStep {
 		return proto.MoveFlipped
 	case fsm.StepClean:
 		return proto.MoveCleaning
+	case fsm.StepUndo:
+		return proto.MoveUndoing
 	}
 	return proto.MoveDone
 }

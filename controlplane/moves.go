@@ -38,6 +38,9 @@ func (s *Server) moveTenant(w http.ResponseWriter, c *change) error {
 	if err != nil {
 		return err
 	}
+	if s.crosses(name, &body) {
+		return s.relocateTenant(w, c, name, &body)
+	}
 	if !c.replayed {
 		if err := s.chooseTarget(c.Context(), cmd); err != nil {
 			return err

@@ -130,11 +130,12 @@ func (s *Server) taskState(t *proto.Task) (loops.TaskState, error) {
 			return out, err
 		}
 		out.Unit = &loops.TaskUnit{Foreign: fsm.Foreign{Region: u.Region, Node: u.Node, Addr: u.Addr, Token: token, Epoch: u.Epoch},
-			Promoted: u.Promoted, Writable: u.Writable, Pinned: u.Pinned, Quota: quotaIn(u.Quota)}
+			Promoted: u.Promoted, Writable: u.Writable, Pinned: u.Pinned, Quota: quotaIn(u.Quota), ReplicaOn: u.ReplicaOn, Unreplicated: u.Unreplicated}
 		out.Unit.State, _ = named(unitStates, u.State)
 	}
 	if c := t.Copy; c != nil {
-		out.Copy = &loops.TaskCopy{Bytes: c.Bytes, Total: c.Total, Ready: c.Ready, Trouble: c.Trouble}
+		from := fsm.Foreign{Region: c.Source.Region, Node: c.Source.Node, Addr: c.Source.Addr, Epoch: c.Source.Epoch}
+		out.Copy = &loops.TaskCopy{Source: from, Bytes: c.Bytes, Total: c.Total, Ready: c.Ready, Silent: c.Silent, Trouble: c.Trouble}
 	}
 	return out, nil
 }

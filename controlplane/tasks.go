@@ -152,6 +152,8 @@ type taskStands struct {
 	node     fsm.NodeName
 	epoch    uint64
 	promoted bool
+	ready    bool
+	trouble  string
 }
 
 func standsAt(t *proto.Task) taskStands {
@@ -159,17 +161,21 @@ func standsAt(t *proto.Task) taskStands {
 	if u := t.Unit; u != nil {
 		at.node, at.epoch, at.promoted = u.Node, u.Epoch, u.Promoted
 	}
+	if c := t.Copy; c != nil {
+		at.ready, at.trouble = c.Ready, c.Trouble
+	}
 	return at
 }
 
 // awaitTask gives how a task stands, once that is news or wait is over. A tenant that was
-// created is told of once it can be written, as by any create.
+// created, or has come from another directory, is told of once it can be written.
 func (s *Server) awaitTask(ctx context.Context, job fsm.JobID, wait time.Duration) (*proto.Task, fsm.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
 	var first *proto.Task
 	for {
+		news := s.known.news()
 		state := s.group.State()
 		t, ok := state.Task(job)
 		if !ok {
@@ -183,16 +189,31 @@ func (s *Server) awaitTask(ctx context.Context, job fsm.JobID, wait time.Duratio
 		if t.Over() {
 			s.awaitWritable(ctx, state, t, told)
 		}
-		if t.Over() || standsAt(told) != standsAt(first) || s.group.WaitRevision(ctx, state.Revision()+1) != nil {
+		if t.Over() || standsAt(told) != standsAt(first) || !s.awaitNews(ctx, state.Revision()+1, news) {
 			return told, state.Revision(), nil
 		}
 	}
 }
 
-// awaitWritable waits, as long as ctx lasts, until the tenant that a task has created can
-// be written.
+// awaitNews waits for a change of the directory, or of what this leader knows of copies
+// from another one, and reports whether there is one.
+func (s *Server) awaitNews(ctx context.Context, revision fsm.Revision, news <-chan struct{}) bool {
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-news:
+			cancel()
+		case <-either.Done():
+		}
+	}()
+	return s.group.WaitRevision(either, revision) == nil || ctx.Err() == nil
+}
+
+// awaitWritable waits, as long as ctx lasts, until the tenant that a task has created, or
+// received, can be written.
 func (s *Server) awaitWritable(ctx context.Context, state *fsm.State, t *fsm.Task, told *proto.Task) {
-	if t.Kind != fsm.TaskCreate || t.Refusal != nil || told.Unit == nil {
+	if t.Kind != fsm.TaskCreate && t.Kind != fsm.TaskReceive || t.Refusal != nil || told.Unit == nil {
 		return
 	}
 	told.Unit.Writable = s.keeper.AwaitNamed(ctx, told.Unit.Node, state.Revision()) == nil
@@ -206,11 +227,21 @@ func (s *Server) describeTask(state *fsm.State, t *fsm.Task) *proto.Task {
 	}
 	if j, ok := state.Job(t.Local); ok && j.Ended == 0 {
 		out.Step, out.Problem = j.Step.String(), j.Problem
+		if j.Kind == fsm.JobReceive && j.Step == fsm.StepCopy {
+			out.Copy = s.describeCopy(j)
+		}
 	}
 	if p, ok := state.Placed(fsm.UnitName(t.Tenant)); ok && p.ID == t.ID {
 		out.Unit = s.describeTaskUnit(state, t, p)
 	}
 	return out
+}
+
+// describeCopy tells how far the nodes of a receive are, as they told this leader.
+func (s *Server) describeCopy(j *fsm.Job) *proto.TaskCopy {
+	r := s.known.receiving(j.ID)
+	return &proto.TaskCopy{Source: proto.TaskNode{Region: j.Other.Region, Node: j.Other.Node, Addr: j.Other.Addr, Epoch: j.Other.Epoch},
+		Bytes: r.Bytes, Total: r.Total, Ready: r.Ready, Silent: r.Silent, Trouble: r.Trouble}
 }
 
 func (s *Server) describeTaskUnit(state *fsm.State, t *fsm.Task, p *fsm.Placed) *proto.TaskUnit {

@@ -207,9 +207,15 @@ func (s *shift) advanced(cmd *fsm.AdvanceJob) {
 	if !ok {
 		return
 	}
-	if job.Kind == fsm.JobMove {
+	switch job.Kind {
+	case fsm.JobMove:
 		s.advancedMove(job, cmd)
 		return
+	case fsm.JobRelocate:
+		s.advancedRelocation(job, cmd)
+		return
+	case fsm.JobDepart, fsm.JobReceive:
+		return // the global group tells of them
 	}
 	switch {
 	case cmd.To == fsm.StepUndo:

@@ -41,6 +41,7 @@ const (
 	MoveFrozen     MoveStep = "frozen"      // writes wait for the last of it
 	MoveReleased   MoveStep = "released"
 	MoveFlipped    MoveStep = "flipped"  // the tenant is placed on its new node, which is being promoted
+	MoveUndoing    MoveStep = "undoing"  // between directories: the tenant stays, and what was begun for it is taken back
 	MoveCleaning   MoveStep = "cleaning" // it is written there; what the source holds is to become a copy, or to go
 	MoveDone       MoveStep = "done"     // it has ended: see Outcome
 )
@@ -70,7 +71,8 @@ type Move struct {
 	Tenant      fsm.TenantName  `json:"tenant,omitempty"`
 	From        fsm.NodeName    `json:"from,omitempty"`
 	To          fsm.NodeName    `json:"to,omitempty"`
-	Region      *fsm.RegionName `json:"region,omitempty"` // of To
+	Region      *fsm.RegionName `json:"region,omitempty"`      // of To
+	FromRegion  *fsm.RegionName `json:"from_region,omitempty"` // of From, where that is kept by another directory than To's
 	Step        MoveStep        `json:"step"`
 	Waiting     string          `json:"waiting,omitempty"` // why it has not begun to copy
 	Bytes       uint64          `json:"bytes"`             // that To has

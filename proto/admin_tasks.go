@@ -91,11 +91,14 @@ type TaskUnit struct {
 
 // TaskCopy is how far a receive's nodes are with what they follow.
 type TaskCopy struct {
-	Bytes uint64 `json:"bytes"` // that the node has
-	Total uint64 `json:"total"` // of the tenant, as its source tells
+	Source TaskNode `json:"source"` // that they were told to follow; without its token
+	Bytes  uint64   `json:"bytes"`  // that the node has
+	Total  uint64   `json:"total"`  // of the tenant, as its source tells
 	// Ready: the node, and the copies to be, lack only what is under way.
 	Ready   bool   `json:"ready"`
 	Trouble string `json:"trouble,omitempty"` // why it does not go on
+	// Silent: the node that is to be the primary does not answer.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Shown is t as it is told to people: without any token.

@@ -23,23 +23,30 @@ const (
 
 // betweenMemory is what a leader of the global group knows of a relocation in its own term.
 type betweenMemory struct {
-	nodes   [2]fsm.NodeName
+	told    Between
 	sent    fsm.Millis // when the source's region first told that it gave the tenant up; 0: it has not
 	got     uint64     // bytes at the last progress, which was at gotAt
 	gotAt   fsm.Millis
 	asked   bool // the source's region was told to release the tenant, in this try
-	told    bool // and has heard it
+	heard   bool // and has heard it
 	settled bool // it knows that the tenant is promoted in the other
 	noted   bool // Pause and Bytes are on their way into the job
 }
 
-// Between tells which nodes a relocation goes from and to, as their regions told; "" where
-// one has not.
-func (m *Memory) Between(id fsm.JobID) (from, to fsm.NodeName) {
-	if k, ok := m.moves[id]; ok {
-		return k.between.nodes[0], k.between.nodes[1]
+// Between is what the two regions of a relocation told of it.
+type Between struct {
+	From, To fsm.NodeName // "" where the region has not told
+	Copy     TaskCopy     // how far the copying is, or was
+	Arrived  TaskUnit     // the tenant in its new home, once it can be written there
+}
+
+// Between tells of a relocation what this leader knows.
+func (m *Memory) Between(id fsm.JobID) Between {
+	k, ok := m.moves[id]
+	if !ok {
+		return Between{}
 	}
-	return "", ""
+	return k.between.told
 }
 
 // relocation is a JobRelocate and what is known of its tasks.
@@ -82,12 +89,20 @@ func (r *relocation) tell(w fsm.TaskWord, other *fsm.Foreign) *fsm.TellTask {
 	return &fsm.TellTask{Job: r.j.ID, Word: w, Other: other}
 }
 
-// look notes which nodes the regions named.
+// look notes what the regions told for those who ask.
 func (r *relocation) look() {
-	for i, t := range []*taskMemory{r.from, r.home} {
-		if t.known && t.state.Unit != nil && !t.state.Over {
-			r.k.between.nodes[i] = t.state.Unit.Node
+	told := &r.k.between.told
+	if u := r.from.state.Unit; u != nil && (told.From == "" || r.j.Step == fsm.StepCopy) {
+		told.From = u.Node
+	}
+	if u := r.home.state.Unit; u != nil {
+		told.To = u.Node
+		if r.home.state.Over && r.home.state.Refusal == nil {
+			told.Arrived = *u
 		}
+	}
+	if c := r.home.state.Copy; c != nil {
+		told.Copy = *c
 	}
 }
 
@@ -258,9 +273,9 @@ func (r *relocation) release() {
 func (r *relocation) told(w fsm.TaskWord) bool {
 	b := &r.k.between
 	if cmd, ok := r.from.asked.Cmd.(*fsm.TellTask); ok && cmd.Word == w && b.asked && r.from.last.Outcome == Done && !r.from.running {
-		b.told = true
+		b.heard = true
 	}
-	return b.told
+	return b.heard
 }
 
 // releasing waits for what became of the release that the source's region was told of.
@@ -316,7 +331,7 @@ func (r *relocation) notGiven(why string) {
 		return
 	}
 	r.k.tries++
-	r.k.frozen, r.k.between.asked, r.k.between.told = 0, false, false
+	r.k.frozen, r.k.between.asked, r.k.between.heard = 0, false, false
 	r.step(r.j, fsm.StepCopy)
 }
 

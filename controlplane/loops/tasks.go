@@ -50,6 +50,9 @@ type TaskUnit struct {
 	Writable    bool // its node was granted it
 	Pinned      bool
 	Quota       *fsm.Quota
+	// ReplicaOn is the node of a copy in sync, or "": then Unreplicated says why.
+	ReplicaOn    fsm.NodeName
+	Unreplicated string
 }
 
 // TaskCopy is how far the nodes of a receive are with what they follow.

@@ -1,0 +1,154 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// undoWait bounds the wait for the end of a move between directories that is being undone:
+// a region that is not reached may take long to hear of it.
+const undoWait = 3 * time.Second
+
+// Moves of tenants from one directory to another are the global group's (M1, architecture
+// §3.9.2): both regions do their part as tasks of its job.
+
+// crosses reports whether a move leads from one directory to another.
+func (s *Server) crosses(name fsm.TenantName, body *proto.MoveTenant) bool {
+	state := s.group.State()
+	t, ok := state.Tenant(name)
+	if s.config.Region != "" || !ok || body.Region == nil {
+		return false
+	}
+	_, own := state.Region(*body.Region)
+	return t.HasHome && t.Home != *body.Region || !t.HasHome && own
+}
+
+// relocateTenant moves a tenant to another directory while it is in use.
+func (s *Server) relocateTenant(w http.ResponseWriter, c *change, name fsm.TenantName, body *proto.MoveTenant) error {
+	cmd := &fsm.BeginRelocation{Tenant: name, Region: *body.Region, To: body.To}
+	if !c.replayed {
+		if no := s.group.State().MayRelocate(cmd); no != nil {
+			return refusal(no)
+		}
+		if err := s.reachesBoth(c, cmd); err != nil {
+			return err
+		}
+	}
+	result, err := s.propose(w, c, cmd)
+	if err != nil {
+		return err
+	}
+	id := s.jobOf(c, result)
+	if body.Wait == nil || *body.Wait {
+		ctx, cancel := context.WithTimeout(c.Context(), moveWait)
+		defer cancel()
+		if moved, err := s.waitRelocated(ctx, w, id); moved != nil || err != nil {
+			if err == nil {
+				httpserve.WriteJSON(w, http.StatusOK, moved)
+			}
+			return err
+		}
+	}
+	state := s.group.State()
+	job, ok := state.Job(id)
+	if !ok {
+		return unknownMove(id.String())
+	}
+	setRevision(w, state.Revision())
+	httpserve.WriteJSON(w, http.StatusAccepted, s.describeMove(state, job))
+	return nil
+}
+
+// reachesBoth asks the two regions of a move before it is begun: what cannot be done now
+// changes nothing (G9).
+func (s *Server) reachesBoth(c *change, cmd *fsm.BeginRelocation) error {
+	state := s.group.State()
+	from, _ := state.TenantRegion(cmd.Tenant)
+	for _, region := range []fsm.RegionName{from, cmd.Region} {
+		if _, own := state.Region(region); !own {
+			continue // this group's
+		}
+		if err := s.reaches(c, region, cmd.Tenant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitRelocated waits until a tenant is written in its new home, and tells of it; nil where
+// ctx ends first: the move goes on. The error says why it was not moved.
+func (s *Server) waitRelocated(ctx context.Context, w http.ResponseWriter, id fsm.JobID) (*proto.TenantMoved, error) {
+	ended := func(j *fsm.Job) bool { return j.Ended != 0 }
+	job, revision, err := s.waitJob(ctx, id, func(j *fsm.Job) bool { return ended(j) || j.Step == fsm.StepClean || j.Step == fsm.StepUndo })
+	if err != nil {
+		return nil, nil
+	}
+	further := ended
+	if job.Step == fsm.StepClean {
+		further = func(j *fsm.Job) bool { return ended(j) || j.Pause != 0 || j.Bytes != 0 }
+	}
+	if !ended(job) && job.Kind != 0 {
+		within := pauseWait
+		if job.Step == fsm.StepUndo {
+			within = undoWait
+		}
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		if known, at, err := s.waitJob(ctx, id, further); err == nil && known.Kind != 0 {
+			job, revision = known, at
+		}
+	}
+	setRevision(w, revision)
+	switch {
+	case job.Kind == 0:
+		return nil, unknownMove(id.String())
+	case job.Refusal != nil:
+		return nil, notMoved(job)
+	}
+	return s.describeRelocated(job), nil
+}
+
+// describeRelocated tells of a move whose tenant is written in its new home.
+func (s *Server) describeRelocated(job *fsm.Job) *proto.TenantMoved {
+	b := s.known.relocating(job.ID)
+	took := s.now() - job.Started
+	if job.Ended != 0 {
+		took = job.Ended - job.Started
+	}
+	out := &proto.TenantMoved{Tenant: job.Tenant, From: b.From, To: b.To, Region: job.Home, Bytes: job.Bytes, MS: uint64(max(took, 0)),
+		PauseMS: pauseOf(job), ID: job.ID, ReplicaOn: b.Arrived.ReplicaOn, Unreplicated: b.Arrived.Unreplicated}
+	if out.ReplicaOn == "" && out.Unreplicated == "" {
+		out.Unreplicated = "its region has not told of a copy in sync yet"
+	}
+	return out
+}
+
+// describeRelocation adds to what is told of a move what is known of one between
+// directories.
+func (s *Server) describeRelocation(out *proto.Move, j *fsm.Job) {
+	from, region := j.From, j.Home
+	b := s.known.relocating(j.ID)
+	out.Tenant, out.From, out.To, out.FromRegion, out.Region, out.PauseMS = j.Tenant, b.From, b.To, &from, &region, pauseOf(j)
+	if out.To == "" {
+		out.To = j.Node
+	}
+	out.Step, out.Bytes, out.BytesTotal = stepOf(j), j.Bytes, j.Bytes
+	if j.Ended != 0 || j.Step == fsm.StepClean && j.Bytes > 0 {
+		return
+	}
+	out.Bytes, out.BytesTotal = b.Copy.Bytes, b.Copy.Total
+	if j.Step != fsm.StepCopy {
+		return
+	}
+	if out.Problem == "" {
+		out.Problem = b.Copy.Trouble
+	}
+	if b.Copy.Total > 0 && b.Copy.Bytes >= b.Copy.Total {
+		out.Step = proto.MoveCatchingUp
+	}
+}
