@@ -196,7 +196,24 @@ func (c *change) shut(cmd Command) *Refusal {
 			return handingOver(r)
 		}
 	}
+	if put, ok := cmd.(*PutNode); ok && c.isStaged(put) {
+		return handingOver(c.OpenIntake().Region)
+	}
 	return nil
+}
+
+// isStaged reports whether a node has the name or the address of one that is to come with
+// a region: that could not arrive any more, and may have been given already.
+func (c *change) isStaged(put *PutNode) bool {
+	if _, named := c.staged.nodes.Get(put.Name); named {
+		return true
+	}
+	taken := false
+	c.staged.nodes.Scan(func(_ NodeName, n *Node) bool {
+		taken = put.Addr != nil && endpoint(n.Addr) == endpoint(*put.Addr)
+		return !taken
+	})
+	return taken
 }
 
 // begunIn names the regions in which a command would begin something.

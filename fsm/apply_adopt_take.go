@@ -294,9 +294,11 @@ func (c *change) closeIntake(cmd *CloseIntake) *Refusal {
 	if !known || i.Job != cmd.Job {
 		i = &Intake{Giver: cmd.Giver, Region: c.scope.Region, Began: c.now}
 	}
+	if o := c.OpenIntake(); o != nil && o.Authority == cmd.Authority {
+		c.staged = staged{} // another one's is that one's to close
+	}
 	next := *i
 	next.Over = true
-	c.staged = staged{}
 	c.putIntake(&next)
 	return nil
 }

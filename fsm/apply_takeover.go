@@ -116,8 +116,8 @@ func (c *change) wasServed(t *Tenant, taken map[UnitRef]*TakenUnit) {
 		}
 		j, _ := c.running.Get(p.Job)
 		next := *j
-		next.Step, next.Problem, next.Schema, next.Ended, next.EndedIn = StepDone, "", "", c.now, c.at
-		c.endJob(&next)
+		next.Problem, next.Schema = "", ""
+		c.endLocal(&next)
 		c.settle(&next, c.serve(t.Name))
 		return
 	}

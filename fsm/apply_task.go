@@ -53,7 +53,7 @@ func (cmd *BeginTask) check() *Refusal {
 const maxID = 1<<(64-bucketBits) - 1
 
 func (f *Foreign) valid() bool {
-	return f != nil && ValidName(string(f.Node)) && validAddr(f.Addr) && f.Epoch != 0 && (f.Token == "" || validToken(f.Token))
+	return f != nil && ValidName(string(f.Node)) && validAddr(f.Addr) && f.Epoch != 0 && generation(f.Epoch) < maxGeneration && (f.Token == "" || validToken(f.Token))
 }
 
 // again reports whether a refused task may be asked again: nothing is known of how it

@@ -136,11 +136,14 @@ func (c *change) heard(o Origin) {
 		return
 	}
 	c.upstream.Floor = o.Floor
-	for {
-		job, t, ok := c.tasks.Min()
-		if !ok || job >= o.Floor || !t.Over() {
-			return // one that is not over outlived its job in a recovery alone; it is settled by its unit's home
+	var over []JobID
+	c.tasks.Scan(func(job JobID, t *Task) bool {
+		if job < o.Floor && t.Over() { // one that is not has outlived its job, in a recovery of that group
+			over = append(over, job)
 		}
+		return job < o.Floor
+	})
+	for _, job := range over {
 		c.tasks.Delete(job)
 	}
 }
