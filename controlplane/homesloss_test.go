@@ -54,7 +54,9 @@ func (r *testRegions) dieAt(t *testing.T, node *fakeNode, p homedPoint, name fsm
 		g.want(g.ask("PUT", path, `{"region":"us"}`), 201, "")
 	}
 	c := &crash{killed: make(chan struct{})}
-	hit := func(q *http.Request) bool { return q.Method == p.method && strings.HasSuffix(q.URL.Path, string(name)+p.suffix) }
+	hit := func(q *http.Request) bool {
+		return q.Method == p.method && strings.HasSuffix(q.URL.Path, string(name)+p.suffix)
+	}
 	if p.step != 0 {
 		victim.interrupted(func(cmd fsm.Command) {
 			if a, ok := cmd.(*fsm.AdvanceJob); ok && a.To == p.step {
