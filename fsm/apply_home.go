@@ -50,7 +50,10 @@ func (c *change) claim(cmd *CreateTenant, home RegionName, key string) Result {
 // take up ends with the tenant as it was: Result.Tenant tells it from a later one.
 func (c *change) deleteHomed(t *Tenant) Result {
 	j, ok := c.running.Get(t.Job)
+	e, _ := c.tenants.Get(t.Name)
 	switch {
+	case !ok && e.unit != nil: // its name stays until this directory's nodes hold nothing of it
+		return refused(busy(t.Name))
 	case !ok:
 		return Result{Job: c.beginDeleteHomed(t), Tenant: t}
 	case j.Kind == JobDelete, j.Kind == JobCreate && j.Step == StepUndo:

@@ -35,7 +35,7 @@ func (c *change) mayRelocate(cmd *BeginRelocation) (*tenancy, *Refusal) {
 	case !c.regionKnown(cmd.Region):
 		return nil, refuse(CodeRegionUnknown, "no node is in region "+regionText(cmd.Region)+", and it keeps no directory of its own; record one there first, or name another region",
 			"region", string(cmd.Region))
-	case c.jobOf(cmd.Tenant) != nil || e.unit != nil && !e.unit.kept():
+	case c.jobOf(cmd.Tenant) != nil, e.unit != nil && !e.unit.kept() && (!e.tenant.HasHome || !c.keepsOwn(cmd.Region)):
 		return nil, busy(cmd.Tenant)
 	case e.tenant.Buckets > 0:
 		return nil, refuse(CodeBadRequest, "tenants with buckets are not moved to another directory by this version", "tenant", name)
@@ -60,7 +60,7 @@ func (c *change) mayRelocate(cmd *BeginRelocation) (*tenancy, *Refusal) {
 // flip (architecture §3.9.2).
 func (c *change) advanceRelocation(j *Job, cmd *AdvanceJob) *Refusal {
 	e, ok := c.tenants.Get(j.Tenant)
-	if !ok || e.tenant.Job != j.ID {
+	if j.Step != StepClean && (!ok || e.tenant.Job != j.ID) {
 		return refuse(CodeStale, "the tenant is not at this job")
 	}
 	before := j.Step == StepCopy || j.Step == StepRelease
@@ -72,19 +72,29 @@ func (c *change) advanceRelocation(j *Job, cmd *AdvanceJob) *Refusal {
 	case before && cmd.To == StepUndo:
 		next.Refusal = cmd.Refusal.kept()
 		c.putJob(&next)
-	case before && cmd.To != j.Step && (cmd.To == StepCopy || cmd.To == StepRelease), j.Step == StepPromote && cmd.To == StepClean:
+	case before && cmd.To != j.Step && (cmd.To == StepCopy || cmd.To == StepRelease):
 		c.putJob(&next)
+	case j.Step == StepPromote && cmd.To == StepClean:
+		c.putJob(&next)
+		c.free(e.tenant) // what is left where it was keeps nobody from it
+	case j.Step == StepClean && cmd.To == StepDone:
+		c.end(&next)
 	case j.Step == StepRelease && cmd.To == StepPromote:
 		return c.rehome(&next, e)
-	case cmd.To == StepDone && (j.Step == StepClean || j.Step == StepUndo):
+	case j.Step == StepUndo && cmd.To == StepDone:
 		c.end(&next)
-		t := *e.tenant
-		t.Job = 0
-		c.putHomed(&t)
+		c.free(e.tenant)
 	default:
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
 	}
 	return nil
+}
+
+// free ends the work on a tenant's name.
+func (c *change) free(t *Tenant) {
+	free := *t
+	free.Job = 0
+	c.putHomed(&free)
 }
 
 // rehome is the flip: the tenant's home is another from this entry on, and what this

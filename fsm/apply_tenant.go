@@ -90,7 +90,7 @@ func (c *change) taken(t *tenancy) *Refusal {
 
 // jobOf gives the job under way on a tenant, or nil.
 func (c *change) jobOf(name TenantName) *Job {
-	if t, ok := c.Tenant(name); ok && t.Job != 0 {
+	if t, ok := c.Tenant(name); ok && (t.Job != 0 || t.HasHome) { // what is left here of a unit that lives elsewhere does not count
 		j, _ := c.running.Get(t.Job)
 		return j
 	}

@@ -229,7 +229,8 @@ func checkRunning(s *State, j *Job) error {
 	}
 	if j.Kind == JobRelocate || j.Home != "" {
 		t, ok := s.Tenant(j.Tenant)
-		return must(ok && t.Job == j.ID && s.scope.Region == "" && len(j.Targets) == 0 && (j.Kind == JobRelocate || t.HasHome), "a job to %s %q, which is not at it", j.Kind, j.Tenant)
+		at := j.Kind == JobRelocate && j.Step == StepClean || ok && t.Job == j.ID
+		return must(at && s.scope.Region == "" && len(j.Targets) == 0 && (j.Kind == JobRelocate || t.HasHome), "a job to %s %q, which is not at it", j.Kind, j.Tenant)
 	}
 	if err := checkTaskOf(s, j); err != nil {
 		return err
