@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ type fault struct {
 	point     string        // what fails, ends or stops its process: a labelled point
 	delay     time.Duration // delay
 	rate      int64         // slow: bytes a second
+
+	region, far string // of two levels: whose link, and, of some, to which other region
 }
 
 // faultKinds are drawn as often as they stand here.
@@ -39,7 +42,13 @@ var (
 )
 
 func (f fault) String() string {
-	s := fmt.Sprintf("%v %s %s", f.at.Round(time.Millisecond), f.kind, f.on.ID)
+	s := fmt.Sprintf("%v %s", f.at.Round(time.Millisecond), f.kind)
+	if f.on != nil {
+		s += " " + f.on.ID
+	}
+	if f.region != "" {
+		s += " " + strings.TrimSpace(f.region+" "+f.far)
+	}
 	if f.from != nil {
 		s += " from " + f.from.ID
 	}
@@ -56,17 +65,27 @@ func (f fault) String() string {
 }
 
 // faultPlan draws the faults of one round: one after another or two at a time.
-// It draws the same for the same r and processes, whatever the machine can do.
-func faultPlan(r *rand.Rand, c *testcluster.Cluster, lasts time.Duration) (plan []fault) {
+// It draws the same for the same r and processes, whatever the machine can do. Regions are
+// those that keep directories, of a deployment of two levels.
+func faultPlan(r *rand.Rand, c *testcluster.Cluster, lasts time.Duration, regions ...string) (plan []fault) {
+	kinds := faultKinds
+	if len(regions) > 0 {
+		kinds = slices.Concat(faultKinds, regionFaultKinds)
+	}
 	all := c.All()
 	for at := time.Duration(r.Int64N(int64(time.Second))); at < lasts; at += time.Duration(r.Int64N(int64(2 * time.Second))) {
-		f := fault{at: at, kind: faultKinds[r.IntN(len(faultKinds))], on: all[r.IntN(len(all))],
+		f := fault{at: at, kind: kinds[r.IntN(len(kinds))], on: all[r.IntN(len(all))],
 			lasts: 200*time.Millisecond + time.Duration(r.Int64N(int64(3*faultLease)))}
 		if r.IntN(2) == 0 { // nodes most of all
 			f.on = c.Nodes[r.IntN(len(c.Nodes))]
 		}
+		if slices.Contains(regionFaultKinds, f.kind) {
+			f.drawRegion(r, regions)
+		}
 		f.lasts = min(f.lasts, max(lasts-at, 200*time.Millisecond))
-		f.draw(r, c)
+		if f.on != nil {
+			f.draw(r, c)
+		}
 		plan = append(plan, f)
 	}
 	return plan
@@ -128,6 +147,7 @@ func (f fault) possible(c *testcluster.Cluster) bool {
 type faultRun struct {
 	t    *testing.T
 	c    *testcluster.Cluster
+	r    *testcluster.Regions         // of two levels; c is the whole of it
 	down map[*testcluster.Process]int // faults that have it ended or stopped
 	net  int                          // faults of the network under way
 	full map[*testcluster.Process]int
@@ -208,6 +228,9 @@ func (x *faultRun) begin(f fault) (undo func()) {
 			}
 		}
 	}
+	if f.kind == "kill leader" {
+		return x.killLeader(f)
+	}
 	x.made[f.kind]++
 	x.net++
 	switch f.kind {
@@ -223,6 +246,8 @@ func (x *faultRun) begin(f fault) (undo func()) {
 		x.c.Slow(f.from, f.on, f.rate)
 	case "garble":
 		x.c.Garble(f.from, f.on)
+	default:
+		x.cutRegion(f)
 	}
 	return func() {
 		if x.net--; x.net == 0 {

@@ -33,6 +33,9 @@ type LoadConfig struct {
 	Reads    bool          // reads, of the primary and of copies, beside writes
 	Seed     uint64
 	FirstID  int64 // ids of writes come after it
+	// FirstClient is the number of the first client: of several loads with one recorder
+	// it tells whose an operation was.
+	FirstClient int
 	// Transport carries the requests; http.DefaultTransport where nil.
 	Transport http.RoundTripper
 }
@@ -53,7 +56,7 @@ func Start(cfg LoadConfig) *Load {
 	l.ids.Store(cfg.FirstID)
 	for u, unit := range cfg.Units {
 		for i := range cfg.Clients {
-			n := u*cfg.Clients + i
+			n := cfg.FirstClient + u*cfg.Clients + i
 			l.wait.Go(func() { l.run(ctx, unit, n) })
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"domicile/internal/wait"
 )
@@ -213,6 +214,13 @@ func (a Answer) Decode(t testing.TB, v any) {
 // Do sends one request, with the control plane's token under /_shard/.
 func (c *Cluster) Do(method, url, body string, header ...string) Answer {
 	return do(context.Background(), http.DefaultClient, method, url, body, header...)
+}
+
+// DoWithin is Do that gives up after d.
+func (c *Cluster) DoWithin(d time.Duration, method, url, body string, header ...string) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return do(ctx, http.DefaultClient, method, url, body, header...)
 }
 
 func do(ctx context.Context, hc *http.Client, method, url, body string, header ...string) Answer {

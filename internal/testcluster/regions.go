@@ -76,7 +76,7 @@ func (r *Regions) startProxies(o RegionsOptions) {
 		}
 	}
 	wait.For(r.t, "every server knows every region", func() error {
-		for _, p := range slices.Concat(r.whole().Controls, r.whole().Proxies) {
+		for _, p := range slices.Concat(r.Whole().Controls, r.Whole().Proxies) {
 			a := r.Do(http.MethodGet, p.URL+"/_shard/regions", "")
 			for name := range r.Own {
 				if a.Status != http.StatusOK || !strings.Contains(string(a.Body), fmt.Sprintf("%q", name)) {
@@ -114,8 +114,8 @@ func (r *Regions) groups() []*Cluster {
 	return all
 }
 
-// whole is the deployment as if it were of one group.
-func (r *Regions) whole() *Cluster {
+// Whole is the deployment as if it were of one group: with the processes that there are now.
+func (r *Regions) Whole() *Cluster {
 	w := &Cluster{t: r.t, net: r.net}
 	for _, c := range r.groups() {
 		w.Controls = append(w.Controls, c.Controls...)
@@ -126,7 +126,7 @@ func (r *Regions) whole() *Cluster {
 }
 
 // All are the processes of all groups.
-func (r *Regions) All() []*Process { return r.whole().All() }
+func (r *Regions) All() []*Process { return r.Whole().All() }
 
 // In gives the group that keeps a region's nodes.
 func (r *Regions) In(region string) *Cluster {
@@ -173,6 +173,17 @@ func (r *Regions) RefuseRegion(region string) {
 	r.net.refuse(in, out)
 }
 
+// DeafenRegion loses all that other regions' processes send those of a region, until
+// HealRegion.
+func (r *Regions) DeafenRegion(region string) {
+	in, out := r.inAndOut(region)
+	r.net.cut(out, in)
+}
+
+// MuteRegion loses all that a region's processes send those of other regions, until
+// HealRegion.
+func (r *Regions) MuteRegion(region string) { r.net.cut(r.inAndOut(region)) }
+
 // CutRegions loses all that the processes of two regions send each other.
 func (r *Regions) CutRegions(a, b string) {
 	in, _ := r.inAndOut(a)
@@ -184,7 +195,7 @@ func (r *Regions) CutRegions(a, b string) {
 func (r *Regions) HealRegion(region string) { r.net.heal(r.inAndOut(region)) }
 
 // Heal undoes everything that was done to the network.
-func (r *Regions) Heal() { r.whole().Heal() }
+func (r *Regions) Heal() { r.Whole().Heal() }
 
 // DelayRegion holds up for d, each way, all that passes between a region and the others,
 // until HealRegion. Only where Bytewise.

@@ -14,7 +14,7 @@ import (
 // was read there.
 func (r *Regions) Verify(acknowledged ...string) {
 	r.t.Helper()
-	r.whole().Verify(acknowledged...)
+	r.Whole().Verify(acknowledged...)
 	wait.For(r.t, "homes and placements agree", func() error {
 		for _, w := range r.watches.all {
 			w.current()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ type tap struct {
 	region map[string]string // of each node's process
 	conns  map[uint64]*tapped
 	seen   map[span][]window // when bytes of a unit passed; pauses of less than near are none
+	judged map[string]int    // windows of each unit that were judged
 	wrong  []string
 }
 
@@ -46,7 +48,7 @@ type tap struct {
 const near = 100 * time.Millisecond
 
 func newTap() *tap {
-	return &tap{region: map[string]string{}, conns: map[uint64]*tapped{}, seen: map[span][]window{}}
+	return &tap{region: map[string]string{}, conns: map[uint64]*tapped{}, seen: map[span][]window{}, judged: map[string]int{}}
 }
 
 // lives says which region a node is in.
@@ -178,12 +180,15 @@ func nextFrame(b []byte) (*tapFrame, []byte, error) {
 // after it heard that it is over: a reader is removed after its entry.
 const around = 5 * time.Second
 
-// judge tells the bytes that were in no window in which they might be.
+// judge tells the bytes that were in no window in which they might be, and forgets them:
+// the moves that ended long ago are not listed any more in a run that lasts.
 func (t *tap) judge(moves []proto.Move, reads map[span]window) (wrong []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	wrong = t.wrong
+	wrong, t.wrong = t.wrong, nil
 	for s, seen := range t.seen {
+		t.judged[s.unit] += len(seen)
+		delete(t.seen, s)
 		for _, w := range seen {
 			if !t.mayPass(s, w, moves, reads) && len(wrong) < maxWrong {
 				wrong = append(wrong, fmt.Sprintf("bytes of %s passed from %s in %s to %s in %s at %v, %v long, and neither a move nor a read replica was under way",
@@ -224,7 +229,7 @@ func (w window) holds(seen window) bool {
 func (t *tap) crossed() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := map[string]int{}
+	n := maps.Clone(t.judged)
 	for s, seen := range t.seen {
 		n[s.unit] += len(seen)
 	}
