@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"domicile/fsm"
+	"domicile/proto"
 )
 
 // A homedPoint is where the leader of one of the two groups dies that a create or delete
@@ -98,4 +99,24 @@ func (r *testRegions) restart(g *testGroup, s *testServer) {
 			r.links[now] = link
 		}
 	}
+}
+
+// TestG5ACreateThatIsToldAgainDoesNotSayThatNothingWasDone: the tenant is there, and who leads
+// now was not told where; its region is not reached to say so.
+func TestG5ACreateThatIsToldAgainDoesNotSayThatNothingWasDone(t *testing.T) {
+	r := startRegions(t, 1, "us")
+	nodes := map[fsm.RegionName][]*fakeNode{"us": {r.withNode("us", "n1", "a")}}
+	create := func() reply {
+		g := r.global.leader()
+		return g.ask("PUT", "/_shard/tenants/acme", `{"region":"us"}`, proto.HeaderIdempotencyKey, "k1")
+	}
+	r.global.leader().want(create(), 201, "")
+	r.restart(r.global, r.global.leader())
+	r.cut("us")
+	if told := create(); told.status != 503 || told.code() != string(proto.CodeCreatePending) || told.header.Get("Retry-After") == "" {
+		t.Errorf("told again: %s", told.text)
+	}
+	r.heal("us")
+	r.global.leader().until("reaches us again", func() bool { return create().status == 201 })
+	r.agree(nodes)
 }

@@ -79,8 +79,10 @@ func (s *Server) tenantAt(c *change, region fsm.RegionName, name fsm.TenantName)
 		err = errors.New("answered " + resp.Status)
 	}
 	if err != nil {
-		e := unreachable(o, err)
-		e.Text = "tenant " + string(name) + " was created in region " + string(region) + ", which is not reached now to tell where it is; ask again with the same Idempotency-Key"
+		// region_unreachable would say that nothing was done.
+		e := httpserve.Errorf(proto.Status(proto.CodeCreatePending), proto.CodeCreatePending,
+			"tenant %s was created in region %s, which is not reached now to tell where it is; ask again with the same Idempotency-Key", name, region)
+		e.Cause, e.Fields = err, map[string]any{"tenant": name, "region": region}
 		return nil, e
 	}
 	return &t, nil
