@@ -7,13 +7,16 @@ NAMESPACES ?= $(if $(filter 0,$(shell id -u)),yes)
 TEST_FAULT := DOMICILE_FAULT_TIME=$(T) $(GO) test -tags $(TAGS) -count 1 -v -timeout 0 -run '^TestFaults' ./cmd/domicile
 BUILD := $(GO) build -tags $(TAGS) -trimpath -ldflags "-s -w -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)"
 
-.PHONY: build demo test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover bench-move bench-regions model test-fault soak generate clean
+.PHONY: build demo demo-regions test check race test-clients fuzz bench bench-proxy bench-directory bench-scale bench-node bench-failover bench-move bench-regions model test-fault soak generate clean
 
 build:            ## bin/domicile
 	CGO_ENABLED=0 $(BUILD) -o bin/domicile ./cmd/domicile
 
 demo: build       ## a whole deployment in one process, with commands to try
 	./bin/domicile dev
+
+demo-regions: build ## three regions in network namespaces, one of them cut off (Linux, root)
+	$(GO) run ./deploy/demo
 
 test: check       ## everything that must be true of a commit
 	$(GO) test -tags $(TAGS) -timeout 15m ./...

@@ -58,6 +58,7 @@ var imports = map[string][]string{
 	"internal/testcluster":      {"*"},
 	"cmd/domicile":              {"*"},
 	"bench":                     {"*"},
+	"deploy/demo":               {"internal/composefile"},
 
 	"controlplane/loops/balance": {"fsm"},
 }
