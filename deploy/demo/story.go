@@ -142,8 +142,8 @@ func (s *story) cutOff() error {
 	var a answer
 	err := until(s.ctx, 30*time.Second, func() error {
 		a = s.write("eu-p1", "boston")
-		if !a.is(http.StatusBadGateway, "region_unreachable") || a.took > 100*time.Millisecond {
-			return fmt.Errorf("a client in eu writes to boston in us: %s, after %v", a, a.took)
+		if !a.is(http.StatusBadGateway, "region_unreachable") {
+			return fmt.Errorf("a client in eu writes to boston in us: %s", a)
 		}
 		return nil
 	})

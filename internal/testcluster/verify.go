@@ -94,7 +94,7 @@ func (c *Cluster) sameDirectory() ([]tenantLine, error) {
 			first = a.Body
 		}
 		if !bytes.Equal(first, a.Body) {
-			return nil, fmt.Errorf("%s and %s list other tenants", p.Name, c.Controls[0].Name)
+			return nil, fmt.Errorf("%s and %s list other tenants: %s; %s", p.Name, c.Controls[0].Name, a.Body, first)
 		}
 	}
 	var tenants []tenantLine
