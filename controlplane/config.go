@@ -69,6 +69,9 @@ type Config struct {
 	Clock boottime.Clock
 
 	Logger hclog.Logger
+	// OrphansEvery is how often a region's leader compares its tenants with the names of the
+	// global directory; 0: a minute.
+	OrphansEvery time.Duration
 	// Registry serves /_metrics; nil for one of the server's own.
 	Registry *prometheus.Registry
 }
@@ -107,6 +110,9 @@ func (c Config) check() (Config, error) {
 	}
 	if c.SharedSecret == "" {
 		c.SharedSecret = c.Token
+	}
+	if c.OrphansEvery == 0 {
+		c.OrphansEvery = orphansEvery
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

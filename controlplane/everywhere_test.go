@@ -23,7 +23,7 @@ func (r *testRegions) lose(region fsm.RegionName, name fsm.TenantName) {
 	r.t.Helper()
 	global, there := r.global.leader(), r.of[region].leader()
 	tenant, _ := global.group.State().Tenant(name)
-	there.propose(&fsm.BeginTask{Origin: r.origin(), Job: fsm.JobID(global.group.State().Revision() + 1_000_000), Kind: fsm.TaskDelete, Tenant: name, ID: tenant.Claim})
+	there.propose(&fsm.BeginTask{Origin: r.origin(), Job: fsm.JobID(global.group.State().Revision()), Kind: fsm.TaskDelete, Tenant: name, ID: tenant.Claim})
 	there.until("has lost "+string(name), func() bool { _, ok := there.group.State().Tenant(name); return !ok })
 }
 

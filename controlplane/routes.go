@@ -46,6 +46,7 @@ func (s *Server) routes() []httpserve.Route {
 		{Method: http.MethodDelete, Path: regions + "/{region}", Name: "delete_region", Handler: s.changeOf(s.byGlobal, s.deleteRegion)},
 
 		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.ledRead(s.listTasks, "tenant")},
+		{Method: http.MethodGet, Path: "/_shard/tasks/orphans", Name: "list_orphans", Handler: s.ledRead(s.listOrphans)},
 		{Method: http.MethodPost, Path: "/_shard/tasks/{job}", Name: "task", Handler: s.change(s.task)},
 
 		{Method: http.MethodGet, Path: "/_shard/group", Name: "get_group", Handler: s.getGroup},

@@ -35,16 +35,17 @@ const (
 // Server is a control server: one server of a group, and the admin API on it.
 type Server struct {
 	// constant after New
-	config Config
-	logger hclog.Logger
-	group  *group.Group
-	stream *stream.Hub
-	events *eventLog
-	nodes  *nodeClient
-	peers  *http.Client // to the group's other servers; follows no redirect
-	links  *links       // to the other groups
-	seals  *seals
-	told   *regionsTold
+	config  Config
+	logger  hclog.Logger
+	group   *group.Group
+	stream  *stream.Hub
+	events  *eventLog
+	nodes   *nodeClient
+	peers   *http.Client // to the group's other servers; follows no redirect
+	links   *links       // to the other groups
+	seals   *seals
+	told    *regionsTold
+	orphans orphans
 	// global is a region's copy of the global directory, and globalStream serves it on; nil
 	// on a server of the global group.
 	global       *global.Copy
@@ -161,6 +162,7 @@ func (s *Server) openGroup() error {
 	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
+	s.group.OnLead("orphans", s.keepOrphans)
 	return nil
 }
 

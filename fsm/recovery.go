@@ -25,6 +25,9 @@ const MaxHistory = 1<<(47-historyBits) - 1
 // directory never heard of, so that no number is given twice.
 func FirstRevision(history uint64) Revision { return Revision(history) << historyBits }
 
+// SameHistory reports whether two revisions, or the numbers of jobs, are of one history.
+func SameHistory(a, b Revision) bool { return a>>historyBits == b>>historyBits }
+
 // RecoveryCause says why a directory had to be recovered; numbers are on the wire.
 type RecoveryCause uint8
 

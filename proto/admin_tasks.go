@@ -101,6 +101,24 @@ type TaskCopy struct {
 	Silent bool `json:"silent,omitempty"`
 }
 
+// OrphanedTenant is one about which a region's directory and the global one do not agree.
+type OrphanedTenant struct {
+	Tenant fsm.TenantName  `json:"tenant"`
+	ID     fsm.UnitID      `json:"id,omitempty"`   // of its unit in the region; 0: it is not there
+	Kind   string          `json:"kind"`           // see the constants
+	Home   *fsm.RegionName `json:"home,omitempty"` // where the global directory has the name
+}
+
+// Kinds of orphaned tenants.
+const (
+	OrphanUnknown   = "unknown"   // the region has it, the global directory not: its name is being registered
+	OrphanElsewhere = "elsewhere" // the region has it, and the global directory has the name elsewhere
+	OrphanMissing   = "missing"   // the global directory has it in the region, and it is not there
+)
+
+// EventTenantOrphaned says that an OrphanedTenant was found: Problem is its kind.
+const EventTenantOrphaned EventName = "tenant_orphaned"
+
 // Shown is t as it is told to people: without any token.
 func (t *Task) Shown() *Task {
 	if t.Unit == nil {

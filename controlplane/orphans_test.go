@@ -1,0 +1,50 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"domicile/fsm"
+	"domicile/proto"
+)
+
+// TestG5OrphansAreFoundToldAndSettled: a tenant that a region has and the global directory
+// does not know gets its name; one whose name is elsewhere is left as it is, and told, as
+// is a name without its tenant.
+func TestG5OrphansAreFoundToldAndSettled(t *testing.T) {
+	r := startRegions(t, 1, "us", "tr")
+	node := r.withNode("us", "n1", "a")
+	r.withNode("tr", "n1", "a")
+	us := r.of["us"].leader()
+	us.config.OrphansEvery = 20 * time.Millisecond
+	r.restart(r.of["us"], us)
+	us = r.of["us"].leader()
+	// Jobs that the global group has forgotten: their numbers are those of entries of another kind.
+	from, region := r.origin(), fsm.RegionName("us")
+	for job, name := range map[fsm.JobID]fsm.TenantName{2: "acme", 3: "other"} {
+		us.want(us.callTask(job, proto.TaskCall{Call: proto.TaskBegin, To: "us", Authority: from.Authority, History: from.History, Floor: 1,
+			Kind: "create", Tenant: name, ID: fsm.UnitID(job), Region: &region}), 200, "")
+	}
+	r.create("tr", "other")
+	r.create("us", "gone")
+	r.create("us", "well") // says that jobs 2 and 3 have ended
+	r.lose("us", "gone")
+	r.create("us", "last")
+	us.until("finds what it cannot settle", func() bool {
+		list := us.ask("GET", "/_shard/tasks/orphans", "").text
+		return strings.Contains(list, `{"tenant":"other","id":3,"kind":"elsewhere","home":"tr"}`) &&
+			strings.Contains(list, `{"tenant":"gone","kind":"missing","home":"us"}`) && !strings.Contains(list, "acme") && !strings.Contains(list, "well")
+	})
+	g := r.global.leader()
+	if t1, ok := g.group.State().Tenant("acme"); !ok || t1.Claim != 2 || t1.Home != "us" || t1.Reserved || t1.Job != 0 {
+		t.Errorf("the name of the tenant is %+v", t1)
+	}
+	if held := node.held(); held["acme"] != 2 || held["other"] != 3 {
+		t.Errorf("the node holds %v", held)
+	}
+	if log := us.log.String(); strings.Count(log, "differ about a tenant: tenant=other") != 1 || strings.Count(log, "differ about a tenant: tenant=gone") != 1 {
+		t.Error("the log does not tell once of each")
+	}
+	g.want(g.ask("DELETE", "/_shard/tenants/acme", ""), 204, "")
+}
