@@ -36,6 +36,7 @@ type watch struct {
 	client  *follow.Client
 	view    *fsm.View
 	units   map[fsm.UnitName]bool // that the view places
+	moving  map[fsm.UnitName]bool // of these: they may have been given up, for another directory too
 	tenants map[fsm.TenantName]bool
 }
 
@@ -96,7 +97,7 @@ func (s *watches) settleDoubts(ctx context.Context) {
 func (s *watches) settle() {
 	for d, since := range s.doubts {
 		switch {
-		case !d.a.units[d.unit] || !d.b.units[d.unit]:
+		case !d.a.places(d.unit) || !d.b.places(d.unit):
 			delete(s.doubts, d)
 		case d.a.client.Heard().After(since) && d.b.client.Heard().After(since):
 			delete(s.doubts, d)
@@ -108,14 +109,17 @@ func (s *watches) settle() {
 // doubt notes what other directories seem to place, too.
 func (w *watch) doubt(u fsm.UnitName) {
 	for _, other := range w.all {
-		if d := (doubt{u, other, w}); other != w && other.units[u] && w.doubts[d].IsZero() {
+		if d := (doubt{u, other, w}); other != w && other.places(u) && w.places(u) && w.doubts[d].IsZero() {
 			w.doubts[d] = time.Now()
 		}
 	}
 }
 
+// places reports whether a directory has a unit written by a node of its own.
+func (w *watch) places(u fsm.UnitName) bool { return w.units[u] && !w.moving[u] }
+
 func (w *watch) forget() {
-	w.units, w.tenants = map[fsm.UnitName]bool{}, map[fsm.TenantName]bool{}
+	w.units, w.moving, w.tenants = map[fsm.UnitName]bool{}, map[fsm.UnitName]bool{}, map[fsm.TenantName]bool{}
 }
 
 // Begin takes a whole directory (follow.Sink).
@@ -158,6 +162,7 @@ func (w *watch) apply(prev, at fsm.Revision, events []fsm.Event) error {
 		switch e := &events[i]; {
 		case e.Unit != nil:
 			w.units[e.Unit.Unit] = true
+			w.moving[e.Unit.Unit] = e.Unit.State == fsm.UnitMoving
 			w.check(at, e.Unit)
 			w.doubt(e.Unit.Unit)
 		case e.UnitGone != "":
