@@ -80,6 +80,24 @@ func beginBetween(t *testing.T, r *testcluster.Regions, name, region string) (id
 	return id
 }
 
+// moveOf gives the number of a tenant's last move.
+func moveOf(t *testing.T, r *testcluster.Regions, name string) (id uint64) {
+	t.Helper()
+	wait.For(t, "the move of "+name+" is told of", func() error {
+		a := r.Do(http.MethodGet, r.Global.AnyControl().URL+"/_shard/moves?tenant="+name, "")
+		var list []movedLine
+		if a.Status != http.StatusOK {
+			return fmt.Errorf("%s", a)
+		}
+		if a.Decode(t, &list); len(list) == 0 {
+			return fmt.Errorf("%s", a)
+		}
+		id = list[0].ID
+		return nil
+	})
+	return id
+}
+
 // awaitBetween waits until a move between directories has ended, and gives how.
 func awaitBetween(t *testing.T, r *testcluster.Regions, id uint64) (j movedLine) {
 	t.Helper()
@@ -119,14 +137,15 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 				for _, p := range at {
 					heal = append(heal, p.Fault(rule))
 				}
-				id := beginBetween(t, r, name, "tr")
+				// Who is to answer may die before it does.
+				r.Do(http.MethodPost, r.Global.Proxies[0].URL+"/_shard/tenants/"+name+"/move", `{"region":"tr","wait":false}`)
 				killed := reach(t, rule, at)
 				for _, f := range heal {
 					f()
 				}
 				killed.Start()
 				killed.AwaitReady()
-				j := awaitBetween(t, r, id)
+				j := awaitBetween(t, r, moveOf(t, r, name))
 				t.Logf("%s ended: %+v", killed.ID, j)
 				awaitProgress(t, rec, 10, name)
 			}()

@@ -205,6 +205,9 @@ func (t *tap) mayPass(s span, seen window, moves []proto.Move, reads map[span]wi
 		if m.Region != nil {
 			regions[string(*m.Region)] = true
 		}
+		if m.FromRegion != nil {
+			regions[string(*m.FromRegion)] = true
+		}
 		during := window{begin: m.Started}
 		if m.Ended != nil {
 			during.end = *m.Ended
