@@ -43,6 +43,18 @@ type Holder struct {
 	Term      uint64 `json:"term"`
 }
 
+// HandOver is the body of POST /_admin/holder: the authority that a node belongs to gives
+// it to the next one.
+type HandOver struct {
+	Holder
+	Next Holder `json:"next"`
+	// Job is the giver's, by which a late repeat is known; 0 for an operator by hand.
+	Job uint64 `json:"job,omitempty"`
+	// Call: calls of Next with a lower number (HeaderCall) were sent in an earlier time
+	// under it, and are late.
+	Call uint64 `json:"call,omitempty"`
+}
+
 // String gives the text of HeaderHolder.
 func (h Holder) String() string {
 	return fmt.Sprintf("%s %d %d", h.Authority, h.History, h.Term)

@@ -96,7 +96,10 @@ func (r *request) hold(body proto.Holder) error {
 	}
 	r.byHand = false
 	r.by = store.Holder{Authority: h.Authority, History: h.History, Term: h.Term}
-	return r.s.takeHolder(h)
+	if err := r.s.takeHolder(h); err != nil {
+		return err
+	}
+	return r.sentBefore()
 }
 
 // hearReader takes the holder that a read names: a group that is being recovered reads what
@@ -149,27 +152,39 @@ func holderRefused(have proto.Holder, why string) error {
 }
 
 // changeHolder is POST holder: the authority that the node belongs to gives it to the
-// next one.
+// next one. No grant is being taken meanwhile: once this is answered, none of the former
+// authority's takes effect any more.
 func (r *request) changeHolder() error {
-	var body struct {
-		proto.Holder
-		Next proto.Holder `json:"next"`
-	}
+	var body proto.HandOver
 	if err := r.object(&body); err != nil {
 		return err
 	}
 	if named, err := validHolder(body.Next); err != nil || !named {
 		return badRequest("next names the authority, history and term that the node goes over to")
 	}
+	if named, err := validHolder(body.Holder); err != nil || named && body.Authority == body.Next.Authority {
+		return badRequest("next is another authority than the one that gives the node away")
+	}
+	r.s.grants.mu.Lock()
+	defer r.s.grants.mu.Unlock()
 	have := r.s.store.Holder()
-	next := store.Holder{Authority: body.Next.Authority, History: body.Next.History, Term: body.Next.Term}
-	if have == next {
-		return r.json(200, body.Next) // asked again: the answer was lost
+	if have.Authority == body.Next.Authority {
+		return r.json(200, proto.Holder{Authority: have.Authority, History: have.History, Term: have.Term}) // its answer was lost
+	}
+	if given := r.s.store.Handed().Jobs[body.Authority]; body.Job != 0 && body.Job <= given {
+		e := httpserve.Errorf(409, proto.CodeStaleCall, "this node was given away by job %d of %s, or a later one, and has come back since", body.Job, body.Authority)
+		e.Fields = map[string]any{"authority": have.Authority, "history": have.History, "term": have.Term, "job": given}
+		return e
 	}
 	if err := r.hold(body.Holder); err != nil {
 		return err
 	}
-	err := r.s.store.SetHolder(r.s.store.Holder(), next)
+	return r.goOver(&body)
+}
+
+func (r *request) goOver(body *proto.HandOver) error {
+	next := store.Holder{Authority: body.Next.Authority, History: body.Next.History, Term: body.Next.Term}
+	err := r.s.store.HandOver(r.s.store.Holder(), next, body.Job, body.Call)
 	if errors.Is(err, store.ErrConflict) {
 		now := r.s.store.Holder()
 		return holderRefused(proto.Holder{Authority: now.Authority, History: now.History, Term: now.Term}, "another holder came in between")
@@ -179,4 +194,19 @@ func (r *request) changeHolder() error {
 	}
 	r.s.log.Info("authority changed", "authority", next.Authority, "history", next.History, "term", next.Term)
 	return r.json(200, body.Next)
+}
+
+// sentBefore refuses a call that its leader sent in an earlier time under it: the node was
+// another authority's since, and what it was told before is not known any more.
+func (r *request) sentBefore() error {
+	number, err := r.callNumber()
+	if err != nil || number == 0 {
+		return err
+	}
+	if h := r.s.store.Handed(); r.by == h.To && number < h.Call {
+		e := httpserve.Errorf(409, proto.CodeStaleCall, "this call was sent before the node came to %s, number %d of %d", h.To.Authority, number, h.Call)
+		e.Fields = map[string]any{"call": h.Call}
+		return e
+	}
+	return nil
 }

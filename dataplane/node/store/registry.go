@@ -254,7 +254,9 @@ func (s *Store) Update(ctx context.Context, name string, f func(*Record) error) 
 func (s *Store) Holder() Holder { return *s.holder.Load() }
 
 // SetHolder replaces the holder durably if it is still old; ErrConflict if not.
-func (s *Store) SetHolder(old, next Holder) error {
+func (s *Store) SetHolder(old, next Holder) error { return s.setHolder(old, next, nil) }
+
+func (s *Store) setHolder(old, next Holder, handed *Handed) error {
 	if err := s.fault(OpRecord, ""); err != nil {
 		return err
 	}
@@ -274,6 +276,11 @@ func (s *Store) SetHolder(old, next Holder) error {
 			return err
 		}
 		tx.OnCommit(func() { s.holder.Store(&next) })
+		if handed != nil {
+			if err := s.putHanded(tx, handed); err != nil {
+				return err
+			}
+		}
 		return b.Put(holderKey, raw)
 	})
 }

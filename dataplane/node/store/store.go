@@ -26,6 +26,7 @@ type Store struct {
 	db      *bolt.DB
 	records recordQueue
 	holder  atomic.Pointer[Holder]
+	handed  atomic.Pointer[Handed]
 	stats   counters
 	chunks  sync.Pool // *[]byte of walChunk bytes
 	empty   emptyFile
@@ -62,7 +63,7 @@ func Open(cfg Config) (*Store, error) {
 	if s.db, err = openRegistry(cfg.Dir, time.Second); err != nil {
 		return nil, err
 	}
-	for _, f := range []func() error{s.loadHolder, s.emptyTmp, s.finishIntents} {
+	for _, f := range []func() error{s.loadHolder, s.loadHanded, s.emptyTmp, s.finishIntents} {
 		if err := f(); err != nil {
 			s.db.Close()
 			return nil, fmt.Errorf("open %s: %w", cfg.Dir, err)
