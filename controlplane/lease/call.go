@@ -30,6 +30,7 @@ type outcome struct {
 	again   bool  // it said what it lacks: the next grant carries it
 	err     error // it does not answer as a node does
 	noLease bool  // it takes no lease
+	foreign bool  // it belongs to another authority
 }
 
 // conflict is what a node's 409 says.
@@ -93,7 +94,10 @@ func (l *loop) begin(now time.Duration) (sending, bool) {
 	// in an older state.
 	state := l.shift.k.config.Group.State()
 	c := sending{began: now, ms: millis(leaseIn(state))}
-	if c.ms <= 0 || l.closed || l.ledger.held > 0 {
+	// A node that was given to another directory is granted nothing from that entry on: the
+	// other one counts from a later instant (architecture §3.5.5).
+	n, recorded := state.Node(l.name)
+	if c.ms <= 0 || l.closed || l.ledger.held > 0 || !recorded || n.ID != l.id {
 		l.mu.Unlock()
 		return c, false
 	}
@@ -303,13 +307,13 @@ func (l *loop) conflict(r reply) outcome {
 		})
 	}
 	if own := l.shift.tail.Load().holder.Authority; said.Authority != "" && said.Authority != own {
-		err := fmt.Errorf("it belongs to %s and takes nothing of %s: it is recorded in two directories", said.Authority, own)
-		if l.elsewhere != said.Authority {
+		err := fmt.Errorf("it belongs to %s and takes nothing of %s: it is recorded in two directories, or being given from one to the other", said.Authority, own)
+		if l.elsewhere != said.Authority && !l.justTaken(l.last) {
 			l.elsewhere = said.Authority
 			l.shift.k.config.Logger.Error("a node is another group's: nothing is granted to it until that group has given it over, "+
 				"or it is forgotten here", "node", l.name, "belongs_to", said.Authority)
 		}
-		return outcome{err: err}
+		return outcome{err: err, foreign: true}
 	}
 	return outcome{err: unexpected(r)}
 }

@@ -24,6 +24,9 @@ const (
 	// catchUpEvery is how often a node is called, at least, while a copy of a unit
 	// that it writes lags: the entries that make the copy count wait for its word.
 	catchUpEvery = 100 * time.Millisecond
+	// handedEvery is how often a node is called that was just taken over and has not been
+	// told so by the group that gave it: its lease runs out meanwhile.
+	handedEvery = 50 * time.Millisecond
 )
 
 // loop renews one node.
@@ -32,6 +35,7 @@ type loop struct {
 	name    fsm.NodeName
 	id      fsm.NodeID
 	cancel  context.CancelFunc
+	began   time.Duration            // when it was first seen in the directory in this term
 	record  atomic.Pointer[fsm.Node] // as the watcher last saw it
 	list    atomic.Uint64            // revision of the node's list, likewise
 	resumed atomic.Uint64            // the newest lapse that Resume named
@@ -66,7 +70,7 @@ type loop struct {
 }
 
 func newLoop(s *shift, n *fsm.Node, l *ledger, cancel context.CancelFunc) *loop {
-	loop := &loop{shift: s, name: n.Name, id: n.ID, ledger: l, cancel: cancel, wake: make(chan struct{}, 1)}
+	loop := &loop{shift: s, name: n.Name, id: n.ID, ledger: l, cancel: cancel, began: l.seen, wake: make(chan struct{}, 1)}
 	loop.record.Store(n)
 	return loop
 }
@@ -246,13 +250,20 @@ func (l *loop) renew(now, ms time.Duration, taken bool) (until time.Duration) {
 	}
 	inTurn := now >= l.next && l.started
 	l.started = true
-	l.grant(now)
+	elsewhere := l.grant(now).foreign
 	l.next = now + l.period(ms)
 	if !inTurn { // nodes that change at once do not stay in step
 		l.next = now + time.Duration((0.5+rand.Float64()/2)*float64(l.period(ms)))
 	}
+	if elsewhere && l.justTaken(now) {
+		l.next = min(l.next, now+handedEvery) // it is being told that it is this group's now
+	}
 	return l.last
 }
+
+// justTaken reports whether the node came to this group a moment ago, and may still have to
+// be told so by the one that gave it.
+func (l *loop) justTaken(now time.Duration) bool { return now < l.began+2*millis(l.shift.lease()) }
 
 // period is the time between two renewals of a lease of ms.
 func (l *loop) period(ms time.Duration) time.Duration {
