@@ -221,7 +221,7 @@ func (s *Server) ownRegion(region fsm.RegionName) error {
 	if region != "" && !fsm.ValidName(string(region)) {
 		return badName("region", string(region))
 	}
-	if _, own := s.group.State().Region(region); own {
+	if s.group.State().KeepsOwn(region) {
 		return refusal(&fsm.Refusal{Code: fsm.CodeRegionElsewhere,
 			Text:   "region " + string(region) + " keeps its own directory; ask a server or proxy of that region",
 			Fields: map[string]string{"region": string(region)}})

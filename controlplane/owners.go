@@ -73,7 +73,7 @@ func (s *Server) keeperOf(region fsm.RegionName) (owner, error) {
 		return owner{}, badName("region", string(region))
 	}
 	if s.config.Region == "" {
-		if _, own := s.group.State().Region(region); own {
+		if s.group.State().KeepsOwn(region) {
 			return owner{region: region}, nil
 		}
 		return owner{global: true}, nil

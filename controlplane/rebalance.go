@@ -107,7 +107,7 @@ func (s *Server) regionsToBalance(state *fsm.State, named *fsm.RegionName) ([]fs
 	}
 	var all []fsm.RegionName
 	for n := range state.Nodes() {
-		if _, own := state.Region(n.Region); !own {
+		if !state.KeepsOwn(n.Region) {
 			all = append(all, n.Region)
 		}
 	}

@@ -92,7 +92,7 @@ func (s *Server) listRegions(w http.ResponseWriter, r *http.Request, state *fsm.
 	}
 	regions := []proto.Region{}
 	for region := range all {
-		regions = append(regions, proto.Region{Name: region.Name, Routers: region.Routers})
+		regions = append(regions, proto.Region{Name: region.Name, Routers: region.Routers, HandOver: s.handOverUnderWay(state, region.Name)})
 	}
 	httpserve.WriteJSON(w, http.StatusOK, regions)
 	return nil
@@ -109,7 +109,7 @@ func (s *Server) getRegion(w http.ResponseWriter, r *http.Request, state *fsm.St
 	}
 	for region := range all {
 		if region.Name == name {
-			httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers})
+			httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers, HandOver: s.handOverUnderWay(state, region.Name)})
 			return nil
 		}
 	}

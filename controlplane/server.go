@@ -163,6 +163,7 @@ func (s *Server) openGroup() error {
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
 	s.group.OnLead("orphans", s.keepOrphans)
+	s.group.OnLead("regions", s.giveRegions)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (s *Server) askTask(ctx context.Context, a loops.TaskAction) loops.TaskAnsw
 	scope, _ := state.Scope()
 	from := fsm.Origin{Authority: scope.Authority(), History: scope.History, Floor: state.Floor()}
 	cmd, wait := orderOf(a, from), min(time.Duration(a.Wait)*time.Millisecond, maxTaskWait)
-	if _, own := state.Region(a.Region); !own {
+	if !state.KeepsOwn(a.Region) {
 		told, revision, err := s.doTask(ctx, cmd, wait)
 		if err != nil {
 			return taskFailed(a.Region, err)

@@ -147,6 +147,8 @@ type Region struct {
 	// Unreachable are those of the routers that did not answer when they were recorded; told
 	// by PUT alone.
 	Unreachable []string `json:"unreachable,omitempty"`
+	// HandOver is under way, from this directory or to it.
+	HandOver *RegionHandOver `json:"handover,omitempty"`
 }
 
 // Group answers GET /_shard/group. Leader is the id of the server that leads,
