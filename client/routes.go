@@ -191,6 +191,21 @@ func (c *Client) DeleteRegion(ctx context.Context, name fsm.RegionName) error {
 	return err
 }
 
+// HandRegion begins to give a region to its own group (proto.HandOverAdopt), or back to the
+// global one (proto.HandOverReturn). It goes on after the answer.
+func (c *Client) HandRegion(ctx context.Context, name fsm.RegionName, how string) (proto.RegionHandOver, error) {
+	var out proto.RegionHandOver
+	_, err := c.change(ctx, http.MethodPost, path("regions", string(name), how), nil, &out)
+	return out, err
+}
+
+// RegionHandOver tells how the last one of a region stands.
+func (c *Client) RegionHandOver(ctx context.Context, name fsm.RegionName, how string) (proto.RegionHandOver, error) {
+	var out proto.RegionHandOver
+	_, err := c.read(ctx, path("regions", string(name), how), nil, &out)
+	return out, err
+}
+
 // Group tells of the group as the server asked sees it.
 func (c *Client) Group(ctx context.Context) (proto.Group, error) {
 	var out proto.Group

@@ -13,6 +13,8 @@ type adminRegions struct {
 	Get    regionsGet    `cmd:"" help:"Show one."`
 	Put    regionsPut    `cmd:"" help:"Record one, with the proxies to reach it by."`
 	Delete regionsDelete `cmd:"" aliases:"rm" help:"Forget one that is no tenant's home."`
+	Adopt  regionsAdopt  `cmd:"" help:"Give a region's nodes and tenants to its own group, while they are in use."`
+	Return regionsReturn `cmd:"" help:"Give them back from its own group to the global one."`
 }
 
 type regionsList struct{}

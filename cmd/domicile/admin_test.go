@@ -46,6 +46,11 @@ var commands = map[string]string{
 	"GET /_shard/regions/{region}":          "regions get",
 	"PUT /_shard/regions/{region}":          "regions put",
 	"DELETE /_shard/regions/{region}":       "regions delete",
+	"POST /_shard/regions/{region}/adopt":   "regions adopt",
+	"GET /_shard/regions/{region}/adopt":    "regions adopt",
+	"POST /_shard/regions/{region}/return":  "regions return",
+	"GET /_shard/regions/{region}/return":   "regions return",
+	"POST /_shard/intakes/{job}":            "", // between groups
 	"GET /_shard/group":                     "group show",
 	"POST /_shard/group/servers":            "group add",
 	"DELETE /_shard/group/servers/{server}": "group remove",
