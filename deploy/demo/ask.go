@@ -37,8 +37,8 @@ func (a answer) is(status int, code string) bool {
 	return a.err == nil && a.status == status && (code == "" || told.Code == code)
 }
 
-// ask sends a request to a service.
-func (d *deployment) ask(method, service, path, body string) answer {
+// ask sends a request to a service. A key has one that is asked again done once.
+func (d *deployment) ask(method, service, path, body, key string) answer {
 	port, token := ":8090", "http-token"
 	if strings.HasPrefix(path, "/_shard/") {
 		token = "control-token"
@@ -52,6 +52,9 @@ func (d *deployment) ask(method, service, path, body string) answer {
 		return answer{err: err}
 	}
 	req.Header.Set("Authorization", "Bearer "+string(secret))
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	begin := time.Now()
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -65,7 +68,7 @@ func (d *deployment) ask(method, service, path, body string) answer {
 // query runs a statement of a tenant through a proxy.
 func (d *deployment) query(proxy, tenant, sql string) answer {
 	body, _ := json.Marshal(map[string]string{"sql": sql})
-	return d.ask(http.MethodPost, proxy, "/t/"+tenant+"/query", string(body))
+	return d.ask(http.MethodPost, proxy, "/t/"+tenant+"/query", string(body), "")
 }
 
 // placed is what the directory tells of a tenant.
@@ -74,7 +77,7 @@ type placed struct {
 }
 
 func (d *deployment) where(proxy, tenant string) (p placed, a answer) {
-	a = d.ask(http.MethodGet, proxy, "/_shard/tenants/"+tenant, "")
+	a = d.ask(http.MethodGet, proxy, "/_shard/tenants/"+tenant, "", "")
 	if a.err == nil && a.status == http.StatusOK {
 		a.err = json.Unmarshal(a.body, &p)
 	}

@@ -14,12 +14,13 @@ type story struct {
 	*deployment
 	ctx     context.Context
 	tenants map[string][]string // by home
+	lost    string              // the node that is killed
 	rows    map[string]int      // that were acknowledged
-	begin   time.Time
+	started time.Time
 }
 
 func (s *story) tell() error {
-	s.begin, s.rows = time.Now(), map[string]int{}
+	s.started, s.rows = time.Now(), map[string]int{}
 	s.tenants = map[string][]string{"eu": {"berlin", "paris"}, "us": {"boston", "denver", "tampa", "austin", "omaha", "fargo"}, "tr": {"izmir", "ankara"}}
 	for _, step := range []func() error{s.up, s.create, s.fromEverywhere, s.cutOff, s.nodeLost, s.refused, s.goesOn, s.healed, s.goThrough, s.nothingLost} {
 		if err := step(); err != nil {
@@ -70,7 +71,7 @@ func (s *story) up() error {
 	if err := s.start(s.ctx); err != nil {
 		return err
 	}
-	s.say("all of them are ready, and regions and nodes are recorded, after %.1f s", time.Since(s.begin).Seconds())
+	s.say("all of them are ready, and regions and nodes are recorded, after %.1f s", time.Since(s.started).Seconds())
 	return nil
 }
 
@@ -80,7 +81,7 @@ func (s *story) create() error {
 		for _, tenant := range s.tenants[region] {
 			var a answer
 			err := until(s.ctx, time.Minute, func() error { // nodes that were just recorded get their leases
-				a = s.ask(http.MethodPut, "eu-p1", "/_shard/tenants/"+tenant, `{"region":"`+region+`","schema":"create table visits (n integer primary key)"}`)
+				a = s.ask(http.MethodPut, "eu-p1", "/_shard/tenants/"+tenant, `{"region":"`+region+`","schema":"create table visits (n integer primary key)"}`, "create "+tenant)
 				if !a.is(http.StatusCreated, "") {
 					return fmt.Errorf("create %s: %s", tenant, a)
 				}
@@ -103,7 +104,7 @@ func (s *story) create() error {
 func (s *story) awaitReplicas(proxy string, tenants []string) error {
 	for _, tenant := range tenants {
 		err := until(s.ctx, time.Minute, func() error {
-			a := s.ask(http.MethodGet, proxy, "/_shard/tenants/"+tenant+"/explain?for=replica", "")
+			a := s.ask(http.MethodGet, proxy, "/_shard/tenants/"+tenant+"/explain?for=replica", "", "")
 			if !strings.Contains(string(a.body), `"in_sync"`) {
 				return fmt.Errorf("%s has no copy in sync: %s", tenant, a)
 			}
@@ -132,10 +133,11 @@ func (s *story) fromEverywhere() error {
 
 func (s *story) cutOff() error {
 	s.title("The links of us go down: what is sent is lost, and nothing says so")
+	begin := time.Now()
 	if err := s.net.cut("us"); err != nil {
 		return err
 	}
-	// The first request finds out that nobody answers, within the connect timeout.
+	// The first requests find out that nobody answers, within the connect timeout of each router.
 	if a := s.write("eu-p1", "boston"); !a.is(http.StatusBadGateway, "region_unreachable") {
 		s.say("the first request finds it out: %s", a)
 	}
@@ -144,6 +146,9 @@ func (s *story) cutOff() error {
 		a = s.write("eu-p1", "boston")
 		if !a.is(http.StatusBadGateway, "region_unreachable") {
 			return fmt.Errorf("a client in eu writes to boston in us: %s", a)
+		}
+		if a.took > 100*time.Millisecond && time.Since(begin) < 3*time.Second {
+			return fmt.Errorf("it went to ask whether the region is back: %s", a)
 		}
 		return nil
 	})
@@ -180,6 +185,7 @@ func (s *story) nodeLost() error {
 	}
 	s.title("Inside us the node %s is lost, with %s", p.Node, strings.Join(lost, ", "))
 	s.kill(p.Node)
+	s.lost = p.Node
 	begin := time.Now()
 	for _, tenant := range lost {
 		err := until(s.ctx, 30*time.Second, func() error {
@@ -217,7 +223,7 @@ func (s *story) changes() []change {
 func (s *story) refused() error {
 	s.title("What needs both sides is refused, and changes nothing")
 	for _, c := range s.changes() {
-		a := s.ask(c.method, c.proxy, c.path, c.body)
+		a := s.ask(c.method, c.proxy, c.path, c.body, "")
 		if err := s.want(c.what, a, http.StatusServiceUnavailable, ""); err != nil {
 			return err
 		}
@@ -244,18 +250,18 @@ func (s *story) goesOn() error {
 		{"create madrid in eu", "eu-p1", http.MethodPut, "/_shard/tenants/madrid", `{"region":"eu","schema":"create table visits (n integer primary key)"}`, http.StatusCreated},
 		{"create bursa in tr, asked in eu", "eu-p1", http.MethodPut, "/_shard/tenants/bursa", `{"region":"tr","schema":"create table visits (n integer primary key)"}`, http.StatusCreated},
 	} {
-		if err := s.want(c.what, s.ask(c.method, c.proxy, c.path, c.body), c.done, ""); err != nil {
+		if err := s.want(c.what, s.ask(c.method, c.proxy, c.path, c.body, ""), c.done, ""); err != nil {
 			return err
 		}
 	}
 	p, _ := s.where("us-p1", "tampa")
-	to := "us-n1"
+	to := ""
 	for _, n := range []string{"us-n1", "us-n2", "us-n3", "us-n4"} {
-		if at, _ := s.where("us-p1", "boston"); n != p.Node && n != p.Replica && s.running(n) && n != at.Node {
+		if s.running(n) && n != p.Node && (to == "" || to == p.Replica) {
 			to = n
 		}
 	}
-	return s.want("move tampa from "+p.Node+" to "+to+" in us, asked in us", s.ask(http.MethodPost, "us-p1", "/_shard/tenants/tampa/move", `{"to":"`+to+`"}`), http.StatusOK, "")
+	return s.want("move tampa from "+p.Node+" to "+to+" in us, asked in us", s.ask(http.MethodPost, "us-p1", "/_shard/tenants/tampa/move", `{"to":"`+to+`"}`, ""), http.StatusOK, "")
 }
 
 func (s *story) healed() error {
@@ -275,7 +281,11 @@ func (s *story) healed() error {
 		return err
 	}
 	s.say("a client in eu writes to boston %.2f s after, where the failover put it", time.Since(begin).Seconds())
-	return nil
+	if err := s.begin(s.lost); err != nil {
+		return err
+	}
+	s.say("%s is started again", s.lost)
+	return s.awaitReady(s.ctx, s.lost)
 }
 
 func (s *story) goThrough() error {
@@ -283,7 +293,7 @@ func (s *story) goThrough() error {
 	for _, c := range s.changes() {
 		var a answer
 		err := until(s.ctx, 30*time.Second, func() error { // a name may be reserved until its job has ended
-			if a = s.ask(c.method, c.proxy, c.path, c.body); !a.is(c.done, "") {
+			if a = s.ask(c.method, c.proxy, c.path, c.body, "again: "+c.what); !a.is(c.done, "") {
 				return fmt.Errorf("%s: %s", c.what, a)
 			}
 			return nil
