@@ -24,7 +24,7 @@ func (s *Server) crosses(name fsm.TenantName, body *proto.MoveTenant) bool {
 	if s.config.Region != "" || !ok || body.Region == nil {
 		return false
 	}
-	_, own := state.Region(*body.Region)
+	own := state.KeepsOwn(*body.Region)
 	return t.HasHome && t.Home != *body.Region || !t.HasHome && own
 }
 
@@ -70,7 +70,7 @@ func (s *Server) reachesBoth(c *change, cmd *fsm.BeginRelocation) error {
 	state := s.group.State()
 	from, _ := state.TenantRegion(cmd.Tenant)
 	for _, region := range []fsm.RegionName{from, cmd.Region} {
-		if _, own := state.Region(region); !own {
+		if !state.KeepsOwn(region) {
 			continue // this group's
 		}
 		if err := s.reaches(c, region, cmd.Tenant); err != nil {
