@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"domicile/dataplane/node/replica"
+	"domicile/fsm"
 	"domicile/internal/netfault"
 	"domicile/proto"
 )
@@ -202,8 +203,10 @@ func (t *tap) judge(moves []proto.Move, reads map[span]window) (wrong []string) 
 func (t *tap) mayPass(s span, seen window, moves []proto.Move, reads map[span]window) bool {
 	for _, m := range moves {
 		regions := map[string]bool{t.region[string(m.From)]: true, t.region[string(m.To)]: true}
-		if m.Region != nil {
-			regions[string(*m.Region)] = true
+		for _, named := range []*fsm.RegionName{m.Region, m.FromRegion} { // which outlive the leader that knew the nodes
+			if named != nil {
+				regions[string(*named)] = true
+			}
 		}
 		if m.FromRegion != nil {
 			regions[string(*m.FromRegion)] = true

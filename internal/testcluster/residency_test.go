@@ -27,7 +27,7 @@ const entry = 18
 // the pieces that they come in.
 func TestI2TheTapTellsBytesThatMayNotPass(t *testing.T) {
 	now := time.Now()
-	eu, us := fsm.RegionName("eu"), fsm.RegionName("us")
+	eu, us, tr := fsm.RegionName("eu"), fsm.RegionName("us"), fsm.RegionName("tr")
 	long := now.Add(-time.Hour)
 	for _, c := range []struct {
 		name  string
@@ -38,6 +38,8 @@ func TestI2TheTapTellsBytesThatMayNotPass(t *testing.T) {
 		{"nothing", nil, nil, true},
 		{"a move there", []proto.Move{{Tenant: "acme", From: "n1", Region: &us, Started: now}}, nil, false},
 		{"a move back", []proto.Move{{Tenant: "acme", From: "us-n1", Region: &eu, Started: now}}, nil, false},
+		{"a move there, told by who leads since", []proto.Move{{Tenant: "acme", FromRegion: &eu, Region: &us, Started: now}}, nil, false},
+		{"a move there from a third region", []proto.Move{{Tenant: "acme", FromRegion: &tr, Region: &us, Started: now}}, nil, true},
 		{"another's move", []proto.Move{{Tenant: "other", From: "n1", Region: &us, Started: now}}, nil, true},
 		{"a move to a third region", []proto.Move{{Tenant: "acme", From: "n1", To: "tr-n1", Started: now}}, nil, true},
 		{"a move within the region", []proto.Move{{Tenant: "acme", From: "n1", To: "n2", Region: &eu, Started: now}}, nil, true},
@@ -65,6 +67,9 @@ func TestI2TheTapTellsBytesThatMayNotPass(t *testing.T) {
 		}
 		if wrong := tap.judge(c.moves, c.reads); (len(wrong) > 0) != c.wrong {
 			t.Errorf("%s: %q", c.name, wrong)
+		}
+		if again := tap.judge(nil, nil); len(again) > 0 || tap.crossed()["acme"] == 0 {
+			t.Errorf("%s: judged twice: %q; %v passed", c.name, again, tap.crossed())
 		}
 	}
 }
