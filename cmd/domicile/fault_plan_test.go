@@ -149,14 +149,15 @@ type faultRun struct {
 	c    *testcluster.Cluster
 	r    *testcluster.Regions         // of two levels; c is the whole of it
 	down map[*testcluster.Process]int // faults that have it ended or stopped
-	net  int                          // faults of the network under way
+	net  int                          // faults of the network under way, but for those of a region
+	cut  map[string]int               // by region: faults of its links
 	full map[*testcluster.Process]int
 	made map[string]int // by kind: faults that took place
 	over int            // faults that this machine cannot make
 }
 
 func newFaultRun(t *testing.T, c *testcluster.Cluster) *faultRun {
-	return &faultRun{t: t, c: c, down: map[*testcluster.Process]int{}, full: map[*testcluster.Process]int{}, made: map[string]int{}}
+	return &faultRun{t: t, c: c, down: map[*testcluster.Process]int{}, cut: map[string]int{}, full: map[*testcluster.Process]int{}, made: map[string]int{}}
 }
 
 // run makes the faults of a plan and undoes each when its time is over; those of
@@ -228,8 +229,8 @@ func (x *faultRun) begin(f fault) (undo func()) {
 			}
 		}
 	}
-	if f.kind == "kill leader" {
-		return x.killLeader(f)
+	if f.region != "" {
+		return x.beginRegion(f)
 	}
 	x.made[f.kind]++
 	x.net++
@@ -246,8 +247,6 @@ func (x *faultRun) begin(f fault) (undo func()) {
 		x.c.Slow(f.from, f.on, f.rate)
 	case "garble":
 		x.c.Garble(f.from, f.on)
-	default:
-		x.cutRegion(f)
 	}
 	return func() {
 		if x.net--; x.net == 0 {

@@ -57,7 +57,7 @@ func startRegionMover(t *testing.T, r *testcluster.Regions, rd *rand.Rand, round
 			select {
 			case <-m.done:
 				return
-			case <-time.After(20*time.Millisecond + time.Duration(m.rand.Int64N(int64(600*time.Millisecond)))):
+			case <-time.After(20*time.Millisecond + time.Duration(m.rand.Int64N(int64(400*time.Millisecond)))):
 				m.act()
 			}
 		}

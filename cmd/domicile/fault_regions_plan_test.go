@@ -12,28 +12,27 @@ import (
 
 // regionFaultKinds are drawn beside faultKinds where there are two levels.
 var regionFaultKinds = []string{
-	"cut region", "cut region", "cut region", "refuse region", // silently, or by an answer
+	"cut region", "cut region", "refuse region", // silently, or by an answer
 	"deafen region", "mute region", // one way
-	"cut regions", "cut regions", // from each other alone
+	"cut regions",                               // from each other alone
 	"kill leader", "kill leader", "kill leader", // of a region's group
 }
 
-// drawRegion draws what a fault of a region needs. A link that fails does so for longer
-// than a process.
+// drawRegion draws what a fault of a region needs.
 func (f *fault) drawRegion(r *rand.Rand, regions []string) {
 	f.on, f.region = nil, regions[r.IntN(len(regions))]
 	if f.kind == "kill leader" {
 		return
 	}
-	f.lasts += time.Duration(r.Int64N(int64(4 * faultLease)))
 	if f.kind == "cut regions" {
 		others := slices.DeleteFunc(slices.Clone(regions), func(s string) bool { return s == f.region })
 		f.far = others[r.IntN(len(others))]
 	}
 }
 
-// cutRegion makes a fault of a region's links.
-func (x *faultRun) cutRegion(f fault) {
+// beginRegion makes a fault of a region and gives what undoes it: its links are healed once
+// no fault wants them cut, or earlier, where those of another region or process are.
+func (x *faultRun) beginRegion(f fault) (undo func()) {
 	switch f.kind {
 	case "cut region":
 		x.r.CutRegion(f.region)
@@ -45,8 +44,17 @@ func (x *faultRun) cutRegion(f fault) {
 		x.r.MuteRegion(f.region)
 	case "cut regions":
 		x.r.CutRegions(f.region, f.far)
+	case "kill leader":
+		return x.killLeader(f)
 	default:
 		x.t.Fatalf("nobody makes a fault of the kind %q", f.kind)
+	}
+	x.made[f.kind]++
+	x.cut[f.region]++
+	return func() {
+		if x.cut[f.region]--; x.cut[f.region] == 0 {
+			x.r.HealRegion(f.region)
+		}
 	}
 }
 
