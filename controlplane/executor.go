@@ -36,6 +36,8 @@ type executor struct {
 	meters  *failoverMeters
 	// regions asks a region's group about its task of a job.
 	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
+	// homes tells a recovery which tenants live elsewhere; it is that long in this term.
+	homes func(sofar time.Duration) *loops.Homes
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64
@@ -69,6 +71,7 @@ type proposed struct {
 type shift struct {
 	*executor
 	term   uint64
+	began  time.Time
 	memory *loops.Memory
 	news   loops.News
 	heard  <-chan struct{} // the keeper's word that was taken over last
@@ -84,7 +87,7 @@ type shift struct {
 // run works until ctx, which ends with the term, has ended. It has waited for
 // every call then.
 func (e *executor) run(ctx context.Context, term uint64) error {
-	s := &shift{executor: e, term: term, memory: loops.NewMemory(e.group.State().Revision()),
+	s := &shift{executor: e, term: term, began: time.Now(), memory: loops.NewMemory(e.group.State().Revision()),
 		flips: flips{meters: e.meters}, calls: make(chan called), tasks: make(chan tasked), proposals: make(chan proposed)}
 	defer s.work.Wait()
 	e.known.clear()
@@ -143,6 +146,9 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 	state, now := s.group.State(), s.clock()
 	if s.news.Fresh || state.Recovering() {
 		s.news = newsOf(s.keeper, state)
+	}
+	if state.Recovering() {
+		s.news.Homes = s.homes(time.Since(s.began))
 	}
 	plan := loops.Next(state, s.memory, &s.news, now)
 	for _, a := range plan.Calls {

@@ -95,15 +95,65 @@ func describeOrphan(o *loops.Orphan) proto.Orphan {
 	return d
 }
 
+const (
+	// homesAge is how old a region's copy of the global directory may be where its own is
+	// being recovered, and homesWait for how long a newer one is waited for: where the link
+	// is cut no tenant moves, and what this server has kept does.
+	homesAge  = 5 * time.Second
+	homesWait = 20 * time.Second
+)
+
+// tenantsElsewhere tells a recovery of a region's directory which tenants have moved away meanwhile:
+// what the region's nodes hold of these is not theirs to write (I1).
+func (s *Server) tenantsElsewhere(sofar time.Duration) *loops.Homes {
+	if s.global == nil || len(s.config.Global) == 0 {
+		return nil
+	}
+	d := s.globalCopy()
+	switch {
+	case d == nil:
+		return &loops.Homes{Problem: "this server has no copy of the global directory, which says which tenants have moved to other regions: a server of --global has to be reached"}
+	case s.global.Age() > homesAge && sofar < homesWait:
+		return &loops.Homes{Problem: "the global directory, which says which tenants have moved to other regions, is asked for anew"}
+	}
+	return &loops.Homes{Elsewhere: func(t fsm.TenantName) bool {
+		where, known := d.Tenant(t)
+		return known && !(where.Home && where.Region == s.config.Region)
+	}}
+}
+
+// mayAdopt says why a region does not take a tenant in that its nodes hold: names are the
+// global group's, and one of another home is written there.
+func (s *Server) mayAdopt(name fsm.TenantName) error {
+	if s.global == nil || len(s.config.Global) == 0 {
+		return nil
+	}
+	d := s.globalCopy()
+	if d == nil {
+		return errNoGlobal()
+	}
+	where, known := d.Tenant(name)
+	switch {
+	case known && where.Home && where.Region == s.config.Region:
+		return nil
+	case known:
+		return refusal(&fsm.Refusal{Code: fsm.CodeRegionElsewhere, Fields: map[string]string{"tenant": string(name), "region": string(where.Region)},
+			Text: fmt.Sprintf("tenant %s lives in region %q by the global directory: what a node of this region holds is from before", name, where.Region)})
+	}
+	return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Fields: map[string]string{"tenant": string(name)},
+		Text: fmt.Sprintf("the global directory has no tenant %s: it was deleted, or the global directory is from before", name)})
+}
+
 // lookForOrphans asks every node what it holds.
 func (s *Server) lookForOrphans(ctx context.Context, state *fsm.State, out *proto.Recovery) {
 	held, unread := s.heldByAll(ctx, state)
+	regional := s.config.Region != "" // ids are the global directory's
 	out.Unread = unread
 	for _, h := range held {
 		if p, ok := state.Placed(h.Unit); ok && p.ID == h.ID && placedOn(p, h.node) {
 			continue
 		}
-		if fsm.Revision(h.ID) < state.Recovery().ID {
+		if regional || fsm.Revision(h.ID) < state.Recovery().ID {
 			out.Orphans = append(out.Orphans, proto.Orphan{Unit: h.Unit, ID: h.ID, Node: h.node, Position: h.Position, Role: h.Role, Problem: h.Error})
 		}
 	}
@@ -183,9 +233,15 @@ func (s *Server) adopt(w http.ResponseWriter, c *change) error {
 	ctx, cancel := context.WithTimeout(c.Context(), 2*orphansTimeout)
 	defer cancel()
 	if !c.replayed {
+		if err := s.mayAdopt(body.Tenant); err != nil {
+			return err
+		}
 		held, _ := s.heldByAll(ctx, s.group.State())
 		there := false
 		for _, h := range held {
+			if epoch, _, ok := parsePosition(h.Position); ok && h.Unit == cmd.Unit && h.ID == cmd.ID {
+				cmd.Epoch = max(cmd.Epoch, epoch)
+			}
 			switch {
 			case h.Unit != cmd.Unit || h.ID != cmd.ID:
 			case h.node == cmd.Node:

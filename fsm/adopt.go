@@ -199,9 +199,12 @@ func (d *digest) sum() uint64 {
 // nextEpoch is that of a unit that is flipped now. In a directory whose revisions are below
 // those of the one that the unit came from it is of the next generation: epochs of a unit
 // only grow (architecture §3.7.5).
-func (c *change) nextEpoch(p *Placed) uint64 {
-	if e := epochOf(generation(p.Epoch), c.at); e > p.Epoch {
+func (c *change) nextEpoch(p *Placed) uint64 { return c.epochAbove(p.Epoch) }
+
+// epochAbove is nextEpoch of a unit whose newest branch has an epoch.
+func (c *change) epochAbove(epoch uint64) uint64 {
+	if e := epochOf(generation(epoch), c.at); e > epoch {
 		return e
 	}
-	return epochOf(generation(p.Epoch)+1, c.at)
+	return epochOf(generation(epoch)+1, c.at)
 }

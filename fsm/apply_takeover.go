@@ -21,6 +21,7 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 	if refusal != nil {
 		return refusal
 	}
+	c.forgetElsewhere(cmd)
 	next := *r
 	next.Taken, next.Settled = cmd.Upto, cmd.Upto == ""
 	next.LostUnits = slices.Clone(next.LostUnits)
@@ -56,10 +57,14 @@ func (s *State) ToTakeOver(name TenantName) iter.Seq[*Placed] {
 // it can be done for all of them.
 func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Tenant, *Refusal) {
 	var tenants []*Tenant
-	named, served := 0, 0
+	named, served, gone := 0, 0, 0
 	for t := range c.Tenants("", cmd.After) {
 		if cmd.Upto != "" && t.Name > cmd.Upto {
 			break
+		}
+		if _, away := slices.BinarySearch(cmd.Elsewhere, t.Name); away && c.mayForget(t.Name) {
+			gone++
+			continue
 		}
 		tenants = append(tenants, t)
 		elsewhere := false
@@ -79,12 +84,28 @@ func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Ten
 		}
 	}
 	switch {
+	case gone != len(cmd.Elsewhere):
+		return nil, refuse(CodeBadRequest, "a tenant is said to live elsewhere that a recovery does not forget")
 	case named != len(taken) || named != len(cmd.Units):
 		return nil, refuse(CodeStale, "units are named that are not there, or not to be taken over")
 	case served > 1: // two jobs do not end in one entry
 		return nil, refuse(CodeBadRequest, "more than one create is found done in one entry")
 	}
 	return tenants, nil
+}
+
+// mayForget reports whether a recovery may find that a tenant lives in another region: it
+// was a region's, and is not being made, received or removed, which ends by itself.
+func (c *change) mayForget(name TenantName) bool {
+	p, ok := c.Placed(UnitName(name))
+	return ok && p.kept() && c.scope.Region != ""
+}
+
+func (c *change) forgetElsewhere(cmd *TakeOver) {
+	for _, name := range cmd.Elsewhere {
+		c.events = append(c.events, Event{UnitGone: UnitName(name)})
+		c.dropTenant(name)
+	}
 }
 
 func (c *change) mayTake(p *Placed, u *TakenUnit) *Refusal {
@@ -129,7 +150,7 @@ func (c *change) wasServed(t *Tenant, taken map[UnitRef]*TakenUnit) {
 func (c *change) take(r *Recovery, p *Placed, u *TakenUnit) []Flip {
 	r.Units++
 	next := *p
-	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, c.nextEpoch(p), 0
+	next.State, next.Job, next.Epoch, next.Lacks = UnitActive, 0, c.epochAbove(max(p.Epoch, u.Epoch)), 0
 	switch u.Node {
 	case "":
 		r.Lost++
@@ -184,6 +205,14 @@ func (c *change) copiesFound(p *Placed, home NodeName, others []NodeName) []Copy
 	return found.Copies
 }
 
+// holdsID reports whether a node holds a unit of an id: no two have one.
+func (c *change) holdsID(n NodeName, id UnitID) bool {
+	for p := range c.HeldAfter(n, id-1) {
+		return p.ID == id
+	}
+	return false
+}
+
 func (c *change) adoptUnit(cmd *AdoptUnit) Result {
 	name := TenantName(cmd.Unit)
 	e, ok := c.nodes.Get(cmd.Node)
@@ -194,7 +223,7 @@ func (c *change) adoptUnit(cmd *AdoptUnit) Result {
 		return refused(refuse(CodeBadRequest, "only a whole tenant is adopted, by its name", "tenant", clip(string(name))))
 	case !ok:
 		return refused(unknownNode(cmd.Node))
-	case cmd.ID == 0 || Revision(cmd.ID) > c.recovery.ID:
+	case cmd.ID == 0 || cmd.ID > maxID || c.scope.Region == "" && Revision(cmd.ID) > c.recovery.ID || generation(cmd.Epoch) >= maxGeneration || c.holdsID(cmd.Node, cmd.ID):
 		return refused(refuse(CodeBadRequest, "a unit of that id was not made before the recovery", "tenant", string(name)))
 	case e.standbyOf != "":
 		return refused(refuse(CodeNodeIsStandby, "node "+string(cmd.Node)+" is a standby; end its pair first", "node", string(cmd.Node)))
@@ -203,7 +232,7 @@ func (c *change) adoptUnit(cmd *AdoptUnit) Result {
 		return refused(refuse(CodeTenantExists, "the directory has a tenant "+string(name)+"; delete that one first, if it is lost", "tenant", string(name)))
 	}
 	bare := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node}
-	p := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node, State: UnitActive, Epoch: uint64(c.at), Previous: cmd.Node}
+	p := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node, State: UnitActive, Epoch: c.epochAbove(cmd.Epoch), Previous: cmd.Node}
 	others := slices.DeleteFunc(slices.Clone(cmd.Others), func(n NodeName) bool { _, ok := c.nodes.Get(n); return !ok })
 	p.Copies = c.copiesFound(bare, cmd.Node, others)
 	p = c.count(p)

@@ -117,3 +117,53 @@ func TestN5TheTokenOfAForeignNodeIsNotKept(t *testing.T) {
 		t.Errorf("the job that has ended keeps %+v", j.Other)
 	}
 }
+
+// own is region us's directory with nodes n1 and n2, and x on n1, of the global entry 40.
+func own(t *testing.T) (us *dir, x fsm.UnitRef) {
+	us = region(t, "us")
+	for _, n := range []fsm.NodeName{"n1", "n2"} {
+		us.ok(&fsm.PutNode{Name: n, Addr: ptr("10.0.0." + string(n[1:]) + ":8081"), Token: ptr("t")})
+		us.ok(&fsm.SetNodeLease{Node: n, Lease: fsm.LeaseTaken})
+	}
+	begun := us.ok(&fsm.BeginTask{Origin: origin(40), Job: 40, Kind: fsm.TaskCreate, Tenant: "x", ID: 40, Node: ptr(fsm.NodeName("n1"))})
+	us.ok(&fsm.AdvanceJob{ID: begun.Task.Local, From: fsm.StepMake, To: fsm.StepDone})
+	return us, fsm.UnitRef{Unit: "x", ID: 40}
+}
+
+// TestI4ARecoveryKnowsOfBranchesThatCameFromOtherDirectories: what it begins is above them.
+func TestI4ARecoveryKnowsOfBranchesThatCameFromOtherDirectories(t *testing.T) {
+	us, x := own(t)
+	id := us.recover()
+	const met = 2<<50 | 77 // x has left, and has come back
+	us.ok(&fsm.TakeOver{Recovery: id, Units: []fsm.TakenUnit{{UnitRef: x, Node: "n1", Others: []fsm.NodeName{"n2"}, Epoch: met}}})
+	us.ok(&fsm.EndRecovery{Recovery: id, Nodes: us.nodeRefs("n1", "n2")})
+	if p, _ := us.Placed("x"); p.Epoch <= met {
+		t.Errorf("x goes on in epoch %d, and its node has one of %d", p.Epoch, uint64(met))
+	}
+	late := fsm.UnitRef{Unit: "y", ID: fsm.UnitID(fsm.FirstRevision(3)) + 9} // the global group was recovered more often
+	us.refused(fsm.CodeBadRequest, &fsm.AdoptUnit{UnitRef: fsm.UnitRef{Unit: "z", ID: x.ID}, Node: "n1"})
+	us.ok(&fsm.AdoptUnit{UnitRef: late, Node: "n2", Epoch: met})
+	if p, _ := us.Placed("y"); p.Epoch <= met {
+		t.Errorf("y goes on in epoch %d, and its node has one of %d", p.Epoch, uint64(met))
+	}
+}
+
+// TestI1ARecoveredRegionLeavesTenantsAloneThatHaveMovedAway: its directory is from before,
+// and what its nodes still hold is not theirs to write.
+func TestI1ARecoveredRegionLeavesTenantsAloneThatHaveMovedAway(t *testing.T) {
+	us, x := own(t)
+	begun := us.ok(&fsm.BeginTask{Origin: origin(41), Job: 41, Kind: fsm.TaskDepart, Tenant: "x", ID: x.ID})
+	id := us.recover()
+	us.refused(fsm.CodeStale, &fsm.TakeOver{Recovery: id, Elsewhere: []fsm.TenantName{"x"}, Units: []fsm.TakenUnit{taken(x, "n1", "n2")}})
+	us.refused(fsm.CodeBadRequest, &fsm.TakeOver{Recovery: id, Elsewhere: []fsm.TenantName{"y"}, Units: []fsm.TakenUnit{taken(x, "n1", "n2")}})
+	us.ok(&fsm.TakeOver{Recovery: id, Elsewhere: []fsm.TenantName{"x"}})
+	if _, ok := us.Placed("x"); ok || len(us.events) != 1 || us.events[0].UnitGone != "x" {
+		t.Errorf("x is still placed; events %v", us.events)
+	}
+	us.ok(&fsm.EndRecovery{Recovery: id, Nodes: us.nodeRefs("n1", "n2")})
+	us.ok(&fsm.AdvanceJob{ID: begun.Task.Local, From: fsm.StepCopy, To: fsm.StepDone})
+
+	global := ready(t, 1)
+	id = global.recover()
+	global.refused(fsm.CodeBadRequest, &fsm.TakeOver{Recovery: id, Elsewhere: []fsm.TenantName{"x"}})
+}

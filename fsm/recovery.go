@@ -160,11 +160,13 @@ type ForgoNode struct {
 }
 
 // TakenUnit is where a unit's newest branch was found: on Node, or nowhere where
-// that is "". Others are the other nodes that hold something of the unit.
+// that is "". Others are the other nodes that hold something of the unit. Epoch is that
+// branch's, 0 where it is not known: the unit may have come from another directory since.
 type TakenUnit struct {
 	UnitRef
 	Node   NodeName
 	Others []NodeName
+	Epoch  uint64
 }
 
 // TakeOver takes over the units of the tenants behind After, up to and with Upto,
@@ -173,10 +175,16 @@ type TakenUnit struct {
 // is promoted there before it is granted; one that was found nowhere stays where
 // it was, and is not written before that node has it again. Proposed by the leader
 // once it has read every node.
+//
+// Elsewhere are those of the tenants, of a region's directory alone, that live in another
+// region by the global directory: they have moved away since, and somebody else writes
+// them. The directory forgets them, their units are in none of Units, and what nodes hold
+// of them stays there for an operator to see.
 type TakeOver struct {
 	Recovery    Revision
 	After, Upto TenantName
 	Units       []TakenUnit
+	Elsewhere   []TenantName // sorted
 }
 
 // NodeRef names a node, so that what was read of a former one of its name does not
@@ -195,11 +203,12 @@ type EndRecovery struct {
 
 // AdoptUnit takes a unit into the directory that a node holds and no entry knows
 // of, after a recovery: as the tenant of its name, which must be free. Proposed for
-// an operator, after the nodes were asked. Others as in TakenUnit.
+// an operator, after the nodes were asked. Others and Epoch as in TakenUnit.
 type AdoptUnit struct {
 	UnitRef
 	Node   NodeName
 	Others []NodeName
+	Epoch  uint64
 }
 
 func (*ForgoNode) command()   {}

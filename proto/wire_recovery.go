@@ -14,12 +14,13 @@ func putRecoveryCommand(m *pb.Entry, c fsm.Command) bool {
 	case *fsm.TakeOver:
 		m.Command = &pb.Entry_TakeOver{TakeOver: &pb.TakeOver{
 			Recovery: uint64(c.Recovery), After: string(c.After), Upto: string(c.Upto), Units: list(c.Units, fromTakenUnit),
+			Elsewhere: names[string](c.Elsewhere),
 		}}
 	case *fsm.EndRecovery:
 		m.Command = &pb.Entry_EndRecovery{EndRecovery: &pb.EndRecovery{Recovery: uint64(c.Recovery), Nodes: list(c.Nodes, fromNodeRef)}}
 	case *fsm.AdoptUnit:
 		m.Command = &pb.Entry_AdoptUnit{AdoptUnit: &pb.AdoptUnit{
-			Unit: string(c.Unit), Id: uint64(c.ID), Node: string(c.Node), Others: names[string](c.Others),
+			Unit: string(c.Unit), Id: uint64(c.ID), Node: string(c.Node), Others: names[string](c.Others), Epoch: c.Epoch,
 		}}
 	default:
 		return false
@@ -37,7 +38,7 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 		t := c.TakeOver
 		return &fsm.TakeOver{
 			Recovery: fsm.Revision(t.GetRecovery()), After: fsm.TenantName(t.GetAfter()), Upto: fsm.TenantName(t.GetUpto()),
-			Units: list(t.GetUnits(), toTakenUnit),
+			Units: list(t.GetUnits(), toTakenUnit), Elsewhere: names[fsm.TenantName](t.GetElsewhere()),
 		}
 	case *pb.Entry_EndRecovery:
 		return &fsm.EndRecovery{Recovery: fsm.Revision(c.EndRecovery.GetRecovery()), Nodes: list(c.EndRecovery.GetNodes(), toNodeRef)}
@@ -45,7 +46,7 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 		a := c.AdoptUnit
 		return &fsm.AdoptUnit{
 			UnitRef: fsm.UnitRef{Unit: fsm.UnitName(a.GetUnit()), ID: fsm.UnitID(a.GetId())}, Node: fsm.NodeName(a.GetNode()),
-			Others: names[fsm.NodeName](a.GetOthers()),
+			Others: names[fsm.NodeName](a.GetOthers()), Epoch: a.GetEpoch(),
 		}
 	}
 	if c := moveCommand(m); c != nil {
@@ -55,13 +56,13 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 }
 
 func fromTakenUnit(u fsm.TakenUnit) *pb.TakenUnit {
-	return &pb.TakenUnit{Unit: string(u.Unit), Id: uint64(u.ID), Node: string(u.Node), Others: names[string](u.Others)}
+	return &pb.TakenUnit{Unit: string(u.Unit), Id: uint64(u.ID), Node: string(u.Node), Others: names[string](u.Others), Epoch: u.Epoch}
 }
 
 func toTakenUnit(u *pb.TakenUnit) fsm.TakenUnit {
 	return fsm.TakenUnit{
 		UnitRef: fsm.UnitRef{Unit: fsm.UnitName(u.GetUnit()), ID: fsm.UnitID(u.GetId())}, Node: fsm.NodeName(u.GetNode()),
-		Others: names[fsm.NodeName](u.GetOthers()),
+		Others: names[fsm.NodeName](u.GetOthers()), Epoch: u.GetEpoch(),
 	}
 }
 

@@ -91,3 +91,21 @@ func TestGoldenRecovery(t *testing.T) {
 		t.Error("a recovery that has ended does not survive a snapshot")
 	}
 }
+
+// TestWhatARecoveryFindsOfOtherDirectoriesIsInItsEntries: branches' epochs, and tenants
+// that live elsewhere.
+func TestWhatARecoveryFindsOfOtherDirectoriesIsInItsEntries(t *testing.T) {
+	x := fsm.UnitRef{Unit: "x", ID: 7}
+	for _, cmd := range []fsm.Command{
+		&fsm.TakeOver{Recovery: 9, Units: []fsm.TakenUnit{{UnitRef: x, Node: "n1", Epoch: 2<<50 | 7}}, Elsewhere: []fsm.TenantName{"a", "b"}},
+		&fsm.AdoptUnit{UnitRef: x, Node: "n1", Epoch: 1<<50 | 3},
+	} {
+		b, err := proto.EncodeEntry(fsm.Entry{Cmd: cmd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := proto.DecodeEntry(1, 1, b); err != nil || !cmp.Equal(e.Cmd, cmd) {
+			t.Errorf("%+v came back as %+v, %v", cmd, e.Cmd, err)
+		}
+	}
+}

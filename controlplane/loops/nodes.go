@@ -19,6 +19,16 @@ type News struct {
 	// WaitedOut says that no lease can run any more that was granted before this
 	// leader's term began, if it is no longer than Settings.LongestLease.
 	WaitedOut bool
+	// Homes is what a region's group that is being recovered knows of the global directory;
+	// nil in the global group.
+	Homes *Homes
+}
+
+// Homes tells which tenants a region does not keep any more. Its own directory, where that
+// is recovered, may be from before a tenant moved away.
+type Homes struct {
+	Problem   string // why that is not known yet, or ""
+	Elsewhere func(fsm.TenantName) bool
 }
 
 // NodeNews is what the keeper of leases knows of a node.

@@ -75,6 +75,7 @@ type branches struct {
 	on     fsm.NodeName
 	leased bool
 	others []fsm.NodeName
+	epoch  uint64 // the newest of any, usable or not
 }
 
 func (p *planner) recover(r *fsm.Recovery) {
@@ -95,7 +96,13 @@ func (p *planner) recover(r *fsm.Recovery) {
 		p.propose(Matter{Kind: MatterRecovery}, &fsm.EndRecovery{Recovery: r.ID, Nodes: m.final(p.s, r)})
 		return
 	}
-	p.propose(Matter{Kind: MatterRecovery}, m.takeOver(p.s, r))
+	homes := p.news.Homes
+	if homes != nil && homes.Problem != "" {
+		m.problem = homes.Problem
+		p.wakeAt(p.now + ReadAgain)
+		return
+	}
+	p.propose(Matter{Kind: MatterRecovery}, m.takeOver(p.s, r, homes))
 }
 
 // readAll reads every node, and reports whether all readings are final.
@@ -229,6 +236,7 @@ func (m *recoveryMemory) compare(s *fsm.State) {
 }
 
 func (b *branches) add(s *fsm.State, f *Found, on fsm.NodeName, leased bool) {
+	b.epoch = max(b.epoch, f.Epoch)
 	p, ok := s.Placed(f.Unit)
 	placed := func(n fsm.NodeName) bool { return ok && p.ID == f.ID && p.Node == n }
 	if !f.Usable || b.best != nil && !newer(f, leased, placed(on), b.best, b.leased, placed(b.on)) {
@@ -274,30 +282,51 @@ func (m *recoveryMemory) final(s *fsm.State, r *fsm.Recovery) []fsm.NodeRef {
 
 // takeOver gives the next part of the units. A create that is found done ends a part:
 // an entry ends one job at most.
-func (m *recoveryMemory) takeOver(s *fsm.State, r *fsm.Recovery) *fsm.TakeOver {
+func (m *recoveryMemory) takeOver(s *fsm.State, r *fsm.Recovery, homes *Homes) *fsm.TakeOver {
 	cmd := &fsm.TakeOver{Recovery: r.ID, After: r.Taken}
 	size, full := 0, false
 	for t := range s.Tenants("", r.Taken) {
 		if full {
 			return cmd
 		}
-		for u := range s.ToTakeOver(t.Name) {
-			found := fsm.TakenUnit{UnitRef: ref(u)}
-			if b := m.found[ref(u)]; b != nil {
-				if found.Others = b.others; b.best != nil {
-					found.Node = b.on
-				}
-				slices.Sort(found.Others)
-			}
-			size += len(u.Unit) + fsm.MaxName*(1+len(found.Others)) + 16
-			full = full || u.State == fsm.UnitCreating && found.Node != "" && found.Node != u.Node
-			cmd.Units = append(cmd.Units, found)
+		if homes.away(s, t.Name) {
+			cmd.Elsewhere = append(cmd.Elsewhere, t.Name)
+			size += len(t.Name)
+		} else {
+			full = m.takeTenant(s, t.Name, cmd, &size)
 		}
 		cmd.Upto = t.Name
 		full = full || size > takeOverBytes || len(cmd.Units) >= UnitsPerCall
 	}
 	cmd.Upto = ""
 	return cmd
+}
+
+// away reports whether a tenant that the directory serves lives in another region.
+func (h *Homes) away(s *fsm.State, t fsm.TenantName) bool {
+	if h == nil {
+		return false
+	}
+	u, ok := s.Placed(fsm.UnitName(t))
+	return ok && (u.State == fsm.UnitActive || u.State == fsm.UnitMoving) && h.Elsewhere(t)
+}
+
+// takeTenant adds a tenant's units, and reports whether a create of it is found done.
+func (m *recoveryMemory) takeTenant(s *fsm.State, t fsm.TenantName, cmd *fsm.TakeOver, size *int) (made bool) {
+	for u := range s.ToTakeOver(t) {
+		found := fsm.TakenUnit{UnitRef: ref(u)}
+		if b := m.found[ref(u)]; b != nil {
+			found.Epoch = b.epoch
+			if found.Others = b.others; b.best != nil {
+				found.Node = b.on
+			}
+			slices.Sort(found.Others)
+		}
+		*size += len(u.Unit) + fsm.MaxName*(1+len(found.Others)) + 24
+		made = made || u.State == fsm.UnitCreating && found.Node != "" && found.Node != u.Node
+		cmd.Units = append(cmd.Units, found)
+	}
+	return made
 }
 
 // RecoveryNode tells how far the recovery is with a node.

@@ -2548,6 +2548,7 @@ type TakenUnit struct {
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	Others        []string               `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2610,12 +2611,20 @@ func (x *TakenUnit) GetOthers() []string {
 	return nil
 }
 
+func (x *TakenUnit) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type TakeOver struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	Upto          string                 `protobuf:"bytes,3,opt,name=upto,proto3" json:"upto,omitempty"`
 	Units         []*TakenUnit           `protobuf:"bytes,4,rep,name=units,proto3" json:"units,omitempty"`
+	Elsewhere     []string               `protobuf:"bytes,5,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2674,6 +2683,13 @@ func (x *TakeOver) GetUpto() string {
 func (x *TakeOver) GetUnits() []*TakenUnit {
 	if x != nil {
 		return x.Units
+	}
+	return nil
+}
+
+func (x *TakeOver) GetElsewhere() []string {
+	if x != nil {
+		return x.Elsewhere
 	}
 	return nil
 }
@@ -4319,6 +4335,7 @@ type AdoptUnit struct {
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	Others        []string               `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4379,6 +4396,13 @@ func (x *AdoptUnit) GetOthers() []string {
 		return x.Others
 	}
 	return nil
+}
+
+func (x *AdoptUnit) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type Recovery struct {
@@ -7531,17 +7555,19 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\";\n" +
 	"\tForgoNode\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"[\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"q\n" +
 	"\tTakenUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
-	"\x06others\x18\x04 \x03(\tR\x06others\"~\n" +
+	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\x9c\x01\n" +
 	"\bTakeOver\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x12\n" +
 	"\x04upto\x18\x03 \x01(\tR\x04upto\x12,\n" +
-	"\x05units\x18\x04 \x03(\v2\x16.domicile.v1.TakenUnitR\x05units\"-\n" +
+	"\x05units\x18\x04 \x03(\v2\x16.domicile.v1.TakenUnitR\x05units\x12\x1c\n" +
+	"\telsewhere\x18\x05 \x03(\tR\telsewhere\"-\n" +
 	"\aNodeRef\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"U\n" +
@@ -7671,12 +7697,13 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05local\x18\x05 \x01(\x04R\x05local\x12\x18\n" +
 	"\aforgone\x18\x06 \x01(\bR\aforgone\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12.\n" +
-	"\arefusal\x18\b \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"[\n" +
+	"\arefusal\x18\b \x01(\v2\x14.domicile.v1.RefusalR\arefusal\"q\n" +
 	"\tAdoptUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
-	"\x06others\x18\x04 \x03(\tR\x06others\"\xd5\x02\n" +
+	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xd5\x02\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x14\n" +
