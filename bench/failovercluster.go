@@ -25,6 +25,7 @@ type copyCluster struct {
 	apis      []string // of control servers, as everyone reaches them
 	global    *process // the global group's only server, for a region's group
 	globalURL string
+	inRegion  string // what says of a new tenant that it is to live there
 	tap       *tap // nil: nobody listens to what nodes are asked
 	nodes     []*process
 	direct    []string // addresses of nodes that no cut concerns
@@ -269,7 +270,7 @@ func (c *copyCluster) create(ctx context.Context, tenants, node int) error {
 			for t := range next {
 				if err == nil {
 					err = await(ctx, "the tenant is not created", 10*time.Second, func() error { // its node has a lease
-						_, err := c.ask(ctx, http.MethodPut, c.proxyURL+"/_shard/tenants/"+tenantName(t), fmt.Sprintf(`{"node":%q,"schema":%q}`, nodeID(node), logTable))
+						_, err := c.ask(ctx, http.MethodPut, c.proxyURL+"/_shard/tenants/"+tenantName(t), fmt.Sprintf(`{"node":%q,"schema":%q%s}`, nodeID(node), logTable, c.inRegion))
 						return err
 					})
 				}

@@ -27,7 +27,7 @@ func (c *copyCluster) startGlobal(ctx context.Context, o copyOptions) (args []st
 	if err != nil {
 		return nil, err
 	}
-	c.globalURL = "http://" + listen
+	c.globalURL, c.inRegion = "http://"+listen, fmt.Sprintf(`,"region":%q`, o.region)
 	if err := awaitReady(ctx, c.globalURL); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, c.global.out)
 	}
