@@ -111,7 +111,7 @@ func toldOfJobs(prev fsm.Revision, state *fsm.State) []proto.Event {
 func moveEvent(j *fsm.Job) proto.Event {
 	if j.Kind == fsm.JobRelocate {
 		region := j.Home
-		return proto.Event{Move: j.ID, Tenant: j.Tenant, Node: j.Node, Region: &region, Cause: j.Cause.String()}
+		return proto.Event{Move: j.ID, Tenant: j.Tenant, From: j.Source, Node: j.Node, Region: &region, Cause: j.Cause.String()}
 	}
 	return proto.Event{Move: j.ID, Tenant: j.Tenant, From: j.Source, Node: j.Targets[0].Node, Cause: j.Cause.String()}
 }

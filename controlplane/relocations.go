@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -120,7 +121,7 @@ func (s *Server) describeRelocated(job *fsm.Job) *proto.TenantMoved {
 	if job.Ended != 0 {
 		took = job.Ended - job.Started
 	}
-	out := &proto.TenantMoved{Tenant: job.Tenant, From: b.From, To: b.To, Region: job.Home, Bytes: job.Bytes, MS: uint64(max(took, 0)),
+	out := &proto.TenantMoved{Tenant: job.Tenant, From: cmp.Or(b.From, job.Source), To: cmp.Or(b.To, job.Node), Region: job.Home, Bytes: job.Bytes, MS: uint64(max(took, 0)),
 		PauseMS: pauseOf(job), ID: job.ID, ReplicaOn: b.Arrived.ReplicaOn, Unreplicated: b.Arrived.Unreplicated}
 	if out.ReplicaOn == "" && out.Unreplicated == "" {
 		out.Unreplicated = "its region has not told of a copy in sync yet"
@@ -133,10 +134,8 @@ func (s *Server) describeRelocated(job *fsm.Job) *proto.TenantMoved {
 func (s *Server) describeRelocation(out *proto.Move, j *fsm.Job) {
 	from, region := j.From, j.Home
 	b := s.known.relocating(j.ID)
-	out.Tenant, out.From, out.To, out.FromRegion, out.Region, out.PauseMS = j.Tenant, b.From, b.To, &from, &region, pauseOf(j)
-	if out.To == "" {
-		out.To = j.Node
-	}
+	out.Tenant, out.From, out.To = j.Tenant, cmp.Or(b.From, j.Source), cmp.Or(b.To, j.Node)
+	out.FromRegion, out.Region, out.PauseMS = &from, &region, pauseOf(j)
 	out.Step, out.Bytes, out.BytesTotal = stepOf(j), j.Bytes, j.Bytes
 	if j.Ended != 0 || j.Step == fsm.StepClean && j.Bytes > 0 {
 		return

@@ -15,6 +15,10 @@ func MinVersion(cmd Command) uint32 {
 	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *BeginRelocation,
 		*BeginGive, *GiveRegion, *StageRegion, *ArriveRegion, *CloseIntake:
 		return levelRegions
+	case *NoteJob:
+		if c.From != "" || c.To != "" {
+			return levelRegions
+		}
 	case *DeleteNode:
 		if c.Force {
 			return levelCopies

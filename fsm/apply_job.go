@@ -142,6 +142,9 @@ func (c *change) noteJob(cmd *NoteJob) *Refusal {
 	if j.Kind == JobMove || j.Kind == JobRelocate {
 		noted.Pause, noted.Bytes = cmp.Or(cmd.Pause, j.Pause), cmp.Or(cmd.Bytes, j.Bytes)
 	}
+	if j.Kind == JobRelocate && ValidName(string(cmd.From)) && ValidName(string(cmd.To)) {
+		noted.Source, noted.Node = cmd.From, cmd.To
+	}
 	c.putJob(&noted)
 	return nil
 }

@@ -110,12 +110,13 @@ type AdvanceJob struct {
 
 // NoteJob records what stands in a job's way, for people. Proposed by the
 // executor when the text changes. Of a move it also records what was measured, where
-// that is not 0.
+// that is not 0, and of a relocation the nodes that its regions have named.
 type NoteJob struct {
-	ID      JobID
-	Problem string
-	Pause   Millis
-	Bytes   uint64
+	ID       JobID
+	Problem  string
+	Pause    Millis
+	Bytes    uint64
+	From, To NodeName
 }
 
 // SetPin pins a tenant or lets it go (T7).

@@ -418,7 +418,9 @@ type Job struct {
 	Targets  []Target // units and nodes that the job works on, sorted by unit then node
 	Attempts uint32   // times that Problem was noted
 	// Create, delete of a tenant of a region that keeps its own directory, which is asked
-	// for it: that region; relocate: where to. Node is the node that was asked for, or "".
+	// for it: that region; relocate: where to. Node is the node that was asked for, or "";
+	// of a relocation it is the one there, once that is known, and Source the one that the
+	// tenant comes from.
 	Home RegionName
 	Node NodeName
 	From RegionName // relocate: where from

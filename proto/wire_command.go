@@ -39,7 +39,7 @@ func putCommand(m *pb.Entry, c fsm.Command) error {
 			Id: uint64(c.ID), From: uint32(c.From), To: uint32(c.To), Refusal: fromRefusal(c.Refusal), Keep: uint64(c.Keep),
 		}}
 	case *fsm.NoteJob:
-		m.Command = &pb.Entry_NoteJob{NoteJob: &pb.NoteJob{Id: uint64(c.ID), Problem: c.Problem, Pause: int64(c.Pause), Bytes: c.Bytes}}
+		m.Command = &pb.Entry_NoteJob{NoteJob: &pb.NoteJob{Id: uint64(c.ID), Problem: c.Problem, Pause: int64(c.Pause), Bytes: c.Bytes, From: string(c.From), To: string(c.To)}}
 	case *fsm.SetPin:
 		m.Command = &pb.Entry_SetPin{SetPin: &pb.SetPin{Tenant: string(c.Tenant), Pinned: c.Pinned}}
 	case *fsm.PutRegion:
@@ -91,7 +91,8 @@ func command(m *pb.Entry) fsm.Command {
 		}
 	case *pb.Entry_NoteJob:
 		n := c.NoteJob
-		return &fsm.NoteJob{ID: fsm.JobID(n.GetId()), Problem: n.GetProblem(), Pause: fsm.Millis(n.GetPause()), Bytes: n.GetBytes()}
+		return &fsm.NoteJob{ID: fsm.JobID(n.GetId()), Problem: n.GetProblem(), Pause: fsm.Millis(n.GetPause()), Bytes: n.GetBytes(),
+			From: fsm.NodeName(n.GetFrom()), To: fsm.NodeName(n.GetTo())}
 	case *pb.Entry_SetPin:
 		return &fsm.SetPin{Tenant: fsm.TenantName(c.SetPin.GetTenant()), Pinned: c.SetPin.GetPinned()}
 	case *pb.Entry_PutRegion:

@@ -15,7 +15,7 @@ const (
 	TargetWithin fsm.Millis = 2000
 	// UnwilledFor is for how long a region that says "not now" is asked again before a
 	// move is undone.
-	UnwilledFor fsm.Millis = 10_000
+	UnwilledFor fsm.Millis = 30_000
 	// AnswerWithin bounds how long a region may keep an answer back that is to tell of
 	// what it was asked for.
 	AnswerWithin fsm.Millis = 5000
@@ -150,6 +150,9 @@ func (r *relocation) copy() {
 	if !r.from.known {
 		r.askFrom(&fsm.BeginTask{Job: j.ID, Kind: fsm.TaskDepart, Tenant: j.Tenant, ID: j.Unit}, 0)
 		return
+	}
+	if b := &r.k.between.told; b.From != "" && b.To != "" && (b.From != j.Source || b.To != j.Node) {
+		r.advance(j, &fsm.NoteJob{ID: j.ID, From: b.From, To: b.To}) // for people, also once other leaders have forgotten it
 	}
 	unit, c := r.from.state.Unit, r.home.state.Copy
 	follow := unit != nil && unit.Promoted && unit.Epoch != 0 && unit.Node != ""

@@ -1487,6 +1487,8 @@ type NoteJob struct {
 	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	Pause         int64                  `protobuf:"varint,3,opt,name=pause,proto3" json:"pause,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	From          string                 `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,6 +1549,20 @@ func (x *NoteJob) GetBytes() uint64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *NoteJob) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *NoteJob) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
 }
 
 type SetPin struct {
@@ -7486,12 +7502,14 @@ const file_domicile_proto_rawDesc = "" +
 	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\rR\x02to\x12.\n" +
 	"\arefusal\x18\x04 \x01(\v2\x14.domicile.v1.RefusalR\arefusal\x12\x12\n" +
-	"\x04keep\x18\x05 \x01(\x04R\x04keep\"_\n" +
+	"\x04keep\x18\x05 \x01(\x04R\x04keep\"\x83\x01\n" +
 	"\aNoteJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12\x14\n" +
 	"\x05pause\x18\x03 \x01(\x03R\x05pause\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"8\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\tR\x02to\"8\n" +
 	"\x06SetPin\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06pinned\x18\x02 \x01(\bR\x06pinned\"8\n" +
