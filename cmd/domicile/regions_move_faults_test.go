@@ -143,8 +143,12 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 				for _, f := range heal {
 					f()
 				}
-				killed.Start()
-				killed.AwaitReady()
+				for _, p := range at { // more than one may have come to it
+					if _, ended := p.Ended(); ended {
+						p.Start()
+					}
+					p.AwaitReady()
+				}
 				j := awaitBetween(t, r, moveOf(t, r, name))
 				t.Logf("%s ended: %+v", killed.ID, j)
 				awaitProgress(t, rec, 10, name)
