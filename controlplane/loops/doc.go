@@ -26,6 +26,13 @@
 //     answers the same when it is asked again; it takes back what it did not
 //     give up and what still belongs to it.
 //
+// # Regions
+//
+// What a job of the global group needs of a region, that region's group does as its
+// task (tasks.go): one call at a time to each, which may be repeated. A tenant goes from
+// one directory to another by a job of the global group (relocate.go) and a task at either
+// side (depart.go, receive.go).
+//
 // # Nodes
 //
 // A node whose lease has certainly lapsed is failed over by one entry; one that
