@@ -26,7 +26,7 @@ type copyCluster struct {
 	global    *process // the global group's only server, for a region's group
 	globalURL string
 	inRegion  string // what says of a new tenant that it is to live there
-	tap       *tap // nil: nobody listens to what nodes are asked
+	tap       *tap   // nil: nobody listens to what nodes are asked
 	nodes     []*process
 	direct    []string // addresses of nodes that no cut concerns
 	args      [][]string
