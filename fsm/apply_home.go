@@ -3,14 +3,17 @@ package fsm
 // HomeFor gives the region that keeps its own directory where a tenant is to be created;
 // false where this directory places it itself (T2).
 func (s *State) HomeFor(cmd *CreateTenant) (RegionName, bool) {
-	if s.scope.Region != "" || s.level < levelRegions || cmd.Node != nil && cmd.Region == nil {
+	if s.scope.Region != "" || s.level < levelRegions {
 		return "", false
 	}
 	region := cmd.Region
-	if region == nil {
+	switch {
+	case region != nil:
+	case cmd.Node != nil:
+		region = cmd.Origin // a node's name is one of the directory that was asked
+	case s.settings.DefaultRegion != nil:
 		region = s.settings.DefaultRegion
-	}
-	if region == nil && cmd.Origin != nil && !s.placesAny() {
+	case !s.placesAny():
 		region = cmd.Origin
 	}
 	if region == nil {

@@ -83,8 +83,9 @@ type CreateTenant struct {
 	// Silent are nodes that did not answer the proposer just now; they are
 	// not chosen, unless Node names one.
 	Silent []NodeName
-	// Origin is the region that was asked first, nil for none: a tenant that names neither
-	// region nor node is created there, where this directory places none itself.
+	// Origin is the region that was asked first, nil for none: a tenant that names a node
+	// alone is created there, and one that names neither where this directory places none
+	// itself.
 	Origin *RegionName
 }
 
