@@ -343,7 +343,7 @@ func (r *relocation) notGiven(why string) {
 func (r *relocation) given() {
 	since := r.k.between.sent
 	switch {
-	case r.home.heard >= since && r.home.state.Step == fsm.StepCopy && r.home.last.Outcome == Done && !r.home.state.Copy.Silent:
+	case r.home.heard >= since && r.home.state.Step == fsm.StepCopy && r.home.last.Outcome == Done && r.home.state.Copy != nil && !r.home.state.Copy.Silent:
 		r.step(r.j, fsm.StepPromote)
 	case !r.sourceAlone(since):
 		r.askHome(nil, 0)
