@@ -149,9 +149,10 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 					f()
 				}
 				for _, p := range at { // more than one may have come to it
-					if _, ended := p.Ended(); ended {
-						p.Start()
+					if _, ended := p.Ended(); !ended {
+						p.Kill() // one that comes to it now would end while it is waited for
 					}
+					p.Start()
 					p.AwaitReady()
 				}
 				j := awaitBetween(t, r, moveOf(t, r, name))
