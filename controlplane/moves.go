@@ -50,11 +50,17 @@ func (s *Server) moveTenant(w http.ResponseWriter, c *change) error {
 	if err != nil {
 		return err
 	}
-	id := s.jobOf(c, result)
+	return s.answerMove(w, c, s.jobOf(c, result), &body, s.waitMoved)
+}
+
+// answerMove answers once a move has ended, which wait tells; with its job where that is
+// not waited for, or takes too long.
+func (s *Server) answerMove(w http.ResponseWriter, c *change, id fsm.JobID, body *proto.MoveTenant,
+	wait func(context.Context, http.ResponseWriter, fsm.JobID) (*proto.TenantMoved, error)) error {
 	if body.Wait == nil || *body.Wait {
 		ctx, cancel := context.WithTimeout(c.Context(), moveWait)
 		defer cancel()
-		if moved, err := s.waitMoved(ctx, w, id); moved != nil || err != nil {
+		if moved, err := wait(ctx, w, id); moved != nil || err != nil {
 			if err == nil {
 				httpserve.WriteJSON(w, http.StatusOK, moved)
 			}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"domicile/fsm"
-	"domicile/internal/httpserve"
 	"domicile/proto"
 )
 
@@ -44,25 +43,7 @@ func (s *Server) relocateTenant(w http.ResponseWriter, c *change, name fsm.Tenan
 	if err != nil {
 		return err
 	}
-	id := s.jobOf(c, result)
-	if body.Wait == nil || *body.Wait {
-		ctx, cancel := context.WithTimeout(c.Context(), moveWait)
-		defer cancel()
-		if moved, err := s.waitRelocated(ctx, w, id); moved != nil || err != nil {
-			if err == nil {
-				httpserve.WriteJSON(w, http.StatusOK, moved)
-			}
-			return err
-		}
-	}
-	state := s.group.State()
-	job, ok := state.Job(id)
-	if !ok {
-		return unknownMove(id.String())
-	}
-	setRevision(w, state.Revision())
-	httpserve.WriteJSON(w, http.StatusAccepted, s.describeMove(state, job))
-	return nil
+	return s.answerMove(w, c, s.jobOf(c, result), body, s.waitRelocated)
 }
 
 // reachesBoth asks the two regions of a move before it is begun: what cannot be done now
