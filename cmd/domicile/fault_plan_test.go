@@ -189,13 +189,11 @@ func (x *faultRun) run(plan []fault) {
 		undo[e.fault] = x.begin(plan[e.fault])
 	}
 	for _, p := range x.c.All() {
-		if code, ended := p.Ended(); ended { // it gave up on its disk; whatever supervises it would start it again
+		p.AwaitRevived(func(code int) { // it gave up on its disk, or came to its point at the last moment
 			if code == panicked {
 				x.t.Errorf("%s panicked:\n%s", p.Name, p.Log())
 			}
-			p.Start()
-		}
-		p.AwaitReady()
+		})
 	}
 }
 

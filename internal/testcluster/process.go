@@ -199,16 +199,36 @@ func (p *Process) AwaitReady() {
 		if code, ended := p.Ended(); ended {
 			return fmt.Errorf("it ended with status %d: %s", code, p.log)
 		}
-		resp, err := quick.Get(p.URL + "/_ready")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New(resp.Status)
-		}
-		return nil
+		return p.ready()
 	})
+}
+
+// AwaitRevived waits until the process can do its work, and has it start again, or go
+// on, whenever it has ended or stopped itself meanwhile, as what supervises it would:
+// a point that it came to just before its rule was taken out takes effect late. ended is
+// called with each status.
+func (p *Process) AwaitRevived(ended func(code int)) {
+	p.t.Helper()
+	wait.For(p.t, p.Name+" is ready again", func() error {
+		if code, over := p.Ended(); over {
+			ended(code)
+			p.Start()
+		}
+		p.Resume()
+		return p.ready()
+	})
+}
+
+func (p *Process) ready() error {
+	resp, err := quick.Get(p.URL + "/_ready")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
 }
 
 // quick is for questions that are asked again when they are not answered.
