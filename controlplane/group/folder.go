@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"domicile/fsm"
+	"domicile/internal/durable"
 )
 
 // formatVersion is that of the data folder. A folder of a newer one is refused.
@@ -185,35 +186,11 @@ func (f *folder) save(next format) error {
 		f.format = next
 		return nil
 	}
-	if err := writeDurably(f.path(formatFile), append(text, '\n')); err != nil {
+	if err := durable.ReplaceText(f.path(formatFile), append(text, '\n')); err != nil {
 		return f.refuse("its file %q cannot be written: %v", formatFile, err)
 	}
 	f.format = next
 	return nil
-}
-
-func writeDurably(name string, text []byte) error {
-	tmp, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(text)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return syncDir(filepath.Dir(name))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // sweepSnapshots deletes what failed snapshots left behind: the library never

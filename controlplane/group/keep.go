@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"domicile/internal/durable"
 )
 
 // keepBefore copies what the folder holds into a folder in it, before a recovery
@@ -33,7 +35,7 @@ func (f *folder) keepBefore(name string) (string, error) {
 			return fail(err)
 		}
 	}
-	if err := errors.Join(syncDir(tmp), os.Rename(tmp, to), syncDir(f.dir)); err != nil {
+	if err := errors.Join(durable.SyncDir(tmp), os.Rename(tmp, to), durable.SyncDir(f.dir)); err != nil {
 		return fail(err)
 	}
 	return to, nil

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"domicile/internal/durable"
 )
 
 // kept is what the node itself keeps in its data folder, beside its units: the file
@@ -104,30 +106,11 @@ func (k *kept) change(f func(*keptFields)) error {
 	}
 	text, err := json.Marshal(next)
 	if err == nil {
-		err = writeDurably(k.path, text)
+		err = durable.ReplaceText(k.path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", k.path, err)
 	}
 	k.now = next
 	return nil
-}
-
-func writeDurably(path string, text []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

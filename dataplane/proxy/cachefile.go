@@ -3,67 +3,36 @@ package proxy
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash"
-	"hash/crc32"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"domicile/fsm"
+	"domicile/internal/durable"
 	"domicile/proto/follow"
 )
 
 // The cache file holds the last good directory, so that a proxy that is started
-// while no control server can be reached forwards at once (R3): a magic and a
-// version, whose directory it is, its revision and age, nodes, regions, then the
-// records of the table's shards as they lie in memory, and a CRC-32C of all
-// that. A version that is not this one's is not read: the file is a cache.
-const (
-	cacheMagic   = "domicile directory cache\n"
-	cacheVersion = 3
-)
-
-var (
-	errCache   = errors.New("the cached directory is garbled")
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+// while no control server can be reached forwards at once (R3): whose directory it
+// is, its revision and age, nodes, regions, then the records of the table's shards
+// as they lie in memory.
+var cacheFormat = durable.Format{Magic: "domicile directory cache\n", Version: 3}
 
 // saveCache writes t to path: whole, or the file stays as it was.
 func saveCache(path string, t *table, asOf time.Time) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it was renamed
-	if err := writeCache(f, t, asOf); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Replace(path, func(file io.Writer) error { return writeCache(file, t, asOf) })
 }
 
 type cacheWriter struct {
-	w   *bufio.Writer
-	sum hash.Hash32
-	b   []byte
+	w *bufio.Writer
+	b []byte
 }
 
 func writeCache(file io.Writer, t *table, asOf time.Time) error {
-	sum := crc32.New(castagnoli)
-	c := &cacheWriter{w: bufio.NewWriterSize(io.MultiWriter(file, sum), 256<<10), sum: sum}
-	c.b = binary.LittleEndian.AppendUint32(append(c.b, cacheMagic...), cacheVersion)
+	return cacheFormat.Write(file, func(w *bufio.Writer) error { return (&cacheWriter{w: w}).table(t, asOf) })
+}
+
+func (c *cacheWriter) table(t *table, asOf time.Time) error {
 	c.text(t.position.Authority)
 	c.number(t.position.History, uint64(t.position.Revision), uint64(asOf.UnixMilli()))
 	c.number(uint64(len(t.nodes)))
@@ -88,11 +57,7 @@ func writeCache(file io.Writer, t *table, asOf time.Time) error {
 		}
 	}
 	c.flush()
-	if err := c.w.Flush(); err != nil {
-		return err
-	}
-	_, err := file.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
-	return err
+	return nil
 }
 
 func (c *cacheWriter) text(all ...string) {
@@ -108,7 +73,7 @@ func (c *cacheWriter) number(all ...uint64) {
 }
 
 func (c *cacheWriter) flush() {
-	_, _ = c.w.Write(c.b) // bufio keeps the error for Flush
+	_, _ = c.w.Write(c.b) // bufio keeps the error for its Flush
 	c.b = c.b[:0]
 }
 
@@ -124,18 +89,11 @@ func loadCache(path string, editID uint64) (*table, time.Time, error) {
 
 func parseCache(b []byte, editID uint64) (*table, time.Time, error) {
 	none := time.Time{}
-	head := len(cacheMagic) + 4
-	if len(b) < head+4 || string(b[:len(cacheMagic)]) != cacheMagic {
-		return nil, none, fmt.Errorf("%w: it does not begin as one", errCache)
+	body, err := cacheFormat.Body(b)
+	if err != nil {
+		return nil, none, err
 	}
-	if v := binary.LittleEndian.Uint32(b[len(cacheMagic):]); v != cacheVersion {
-		return nil, none, fmt.Errorf("the cached directory is of version %d and this binary reads %d", v, cacheVersion)
-	}
-	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if crc32.Checksum(body, castagnoli) != sum {
-		return nil, none, fmt.Errorf("%w: its checksum is wrong", errCache)
-	}
-	r := &cacheReader{b: body[head:]}
+	r := &cacheReader{b: body}
 	at := follow.Position{Authority: r.text(), History: r.number(), Revision: fsm.Revision(r.number())}
 	edit := newTable().edit(at.Revision, editID)
 	asOf := time.UnixMilli(int64(r.number()))
@@ -157,7 +115,7 @@ func parseCache(b []byte, editID uint64) (*table, time.Time, error) {
 		return validUnitRecord(key, value, uint32(len(edit.next.nodes)))
 	})
 	if r.bad || len(r.b) != 0 || at.Authority == "" {
-		return nil, none, errCache
+		return nil, none, durable.ErrGarbled
 	}
 	return edit.seal(at), asOf, nil
 }

@@ -1,9 +1,8 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/binary"
-	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"domicile/fsm"
+	"domicile/internal/durable"
 )
 
 // randomTable is a table after many changes.
@@ -81,20 +81,27 @@ func TestR3GarbledCacheIsNeverTaken(t *testing.T) {
 			t.Fatal("a flipped bit was taken")
 		}
 	}
-	newer := bytes.Clone(whole)
-	newer[len(cacheMagic)]++
-	if _, _, err := parseCache(resum(newer), 1); err == nil {
+	body, err := cacheFormat.Body(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := cacheFormat
+	newer.Version++
+	if _, _, err := parseCache(framed(t, newer, body), 1); err == nil {
 		t.Error("another version was taken")
 	}
-	if _, _, err := parseCache(resum(append(bytes.Clone(whole), 0, 0)), 1); err == nil {
+	if _, _, err := parseCache(framed(t, cacheFormat, append(bytes.Clone(body), 0, 0)), 1); err == nil {
 		t.Error("bytes behind the end were taken")
 	}
 }
 
-// resum gives b the checksum that fits what stands before it.
-func resum(b []byte) []byte {
-	body := b[:len(b)-4]
-	return binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
+// framed gives a whole file with that body.
+func framed(t *testing.T, f durable.Format, body []byte) []byte {
+	var buf bytes.Buffer
+	if err := f.Write(&buf, func(w *bufio.Writer) error { _, err := w.Write(body); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
 }
 
 // FuzzCache changes what stands behind a right checksum: it may be refused, it
@@ -112,12 +119,14 @@ func FuzzCache(f *testing.F) {
 	if err := writeCache(&buf, edit.seal(position(edit.revision)), time.UnixMilli(1)); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(buf.Bytes()[len(cacheMagic)+4 : buf.Len()-4])
+	body, err := cacheFormat.Body(buf.Bytes())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b := binary.LittleEndian.AppendUint32([]byte(cacheMagic), cacheVersion)
-		b = append(append(b, body...), 0, 0, 0, 0)
-		tab, _, err := parseCache(resum(b), 1)
+		tab, _, err := parseCache(framed(t, cacheFormat, body), 1)
 		if err != nil {
 			return
 		}

@@ -125,7 +125,7 @@ func TestR3GarbledCacheIsLoggedAndIgnored(t *testing.T) {
 	control := newControlFake(t)
 	n1 := newNode(t, "n1", nil)
 	path := filepath.Join(t.TempDir(), "directory")
-	if err := os.WriteFile(path, []byte(cacheMagic+"nonsense"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(cacheFormat.Magic+"nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log logged

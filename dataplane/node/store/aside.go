@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"domicile/internal/durable"
 )
 
 // AsideFile is a database that was kept when its branch was given up.
@@ -66,7 +68,7 @@ func (s *Store) makeAside() error {
 	if err != nil {
 		return err
 	}
-	return syncDir(s.cfg.Dir)
+	return durable.SyncDir(s.cfg.Dir)
 }
 
 func (s *Store) writeAside(path string, img *Image) error {
@@ -94,7 +96,7 @@ func (s *Store) writeAside(path string, img *Image) error {
 		os.Remove(tmp)
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // AsideFiles lists the databases that SetAside and KeepDamaged have kept, by unit, oldest

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"domicile/internal/durable"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -222,7 +224,7 @@ func (c *commits) syncTo(from, target mark, again, dirSync bool) error {
 		}
 	}
 	if dirSync {
-		if err := syncDir(filepath.Dir(c.u.path)); err != nil {
+		if err := durable.SyncDir(filepath.Dir(c.u.path)); err != nil {
 			return err
 		}
 	}
@@ -273,7 +275,7 @@ func (c *commits) saveRecord(clean bool) error {
 	err := c.u.s.fault(OpPosition, c.u.name)
 	if err == nil {
 		rec := c.base(clean)
-		err = writeFileDurably(c.u.posPath(), rec.encode())
+		err = durable.ReplaceText(c.u.posPath(), rec.encode())
 	}
 	if err != nil {
 		c.record = true

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"domicile/internal/durable"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -141,7 +143,7 @@ func (s *Store) keepDamaged(rec *stored) (string, error) {
 		}
 	}
 	if err == nil && kept != "" {
-		err = errors.Join(syncDir(s.asideDir()), syncDir(filepath.Dir(from)))
+		err = errors.Join(durable.SyncDir(s.asideDir()), durable.SyncDir(filepath.Dir(from)))
 	}
 	if err != nil {
 		return "", &UnitError{Unit: rec.Name, Op: "keep its damaged file aside", Err: diskError(err), Hint: "check the node's disk"}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"domicile/internal/durable"
 )
 
 // Follow makes the unit a copy of the one at from (the source's address, kept
@@ -82,7 +84,7 @@ func (s *Store) turn(sl *slot, rec *stored, from string, kind CopyKind) (Mark, e
 	if rerr == nil {
 		err := s.fault(OpPosition, rec.Name)
 		if err == nil {
-			err = writeFileDurably(posPath(s.unitPath(rec.Name)), p.encode())
+			err = durable.ReplaceText(posPath(s.unitPath(rec.Name)), p.encode())
 		}
 		if err != nil {
 			return Mark{}, &UnitError{Unit: rec.Name, Op: "record the position", Err: diskError(err), Hint: "check the node's disk"}

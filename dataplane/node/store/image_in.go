@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"domicile/internal/durable"
 )
 
 // ImageInfo describes an image that comes in.
@@ -155,7 +157,7 @@ func (s *Store) replace(ctx context.Context, name string, id uint64, tmp string,
 	err = s.makeShard(filepath.Dir(s.unitPath(name)))
 	if err == nil {
 		p := posRecord{Position: info.Position, Chain: info.Chain, Clean: true}
-		err = writeFileDurably(tmp+".pos", p.encode()) // makes the image's name in tmp/ durable too
+		err = durable.ReplaceText(tmp+".pos", p.encode()) // makes the image's name in tmp/ durable too
 	}
 	if err != nil {
 		return Record{}, false, &UnitError{Unit: name, Op: "install", Err: diskError(err)}
@@ -264,5 +266,5 @@ func renameImage(tmp, path string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+
+	"domicile/internal/durable"
 )
 
 // copyState is what a unit has more while it is a copy.
@@ -210,7 +212,7 @@ func (u *Unit) syncApplied() error {
 		return err
 	}
 	if u.copy.newFile {
-		if err := syncDir(filepath.Dir(u.path)); err != nil {
+		if err := durable.SyncDir(filepath.Dir(u.path)); err != nil {
 			return err
 		}
 		u.copy.newFile = false

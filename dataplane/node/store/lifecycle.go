@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"domicile/internal/durable"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -99,7 +101,7 @@ func (s *Store) createFile(name string) error {
 		file, err = s.empty.get(s.tmpDir())
 	}
 	if err == nil {
-		err = writeFileDurably(path, file)
+		err = durable.ReplaceText(path, file)
 	}
 	if err != nil {
 		return &UnitError{Unit: name, Op: "create", Err: diskError(err), Hint: "check the node's disk"}
@@ -116,7 +118,7 @@ func (s *Store) makeShard(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(units), syncDir(s.cfg.Dir))
+	return errors.Join(durable.SyncDir(units), durable.SyncDir(s.cfg.Dir))
 }
 
 // Delete removes a unit: running calls are interrupted, subscriptions end with
@@ -201,7 +203,7 @@ func removeFiles(path string) error {
 	if err != nil {
 		return err
 	}
-	err = syncDir(filepath.Dir(path))
+	err = durable.SyncDir(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the shard was never made
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 // posRecord is a unit's .pos file: its position at a frame of its WAL. It is
@@ -69,33 +68,6 @@ func readPos(path string) (*posRecord, error) {
 		return nil, err
 	}
 	return decodePos(b)
-}
-
-// writeFileDurably replaces a file so that a crash leaves the old or the new.
-func writeFileDurably(path string, b []byte) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // foreignJump is added to a position when commits cannot be counted because

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"domicile/internal/durable"
+
 	"github.com/hashicorp/go-hclog"
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
@@ -145,7 +147,7 @@ func makeFormat(dir, path string) (string, error) {
 	var b [8]byte
 	rand.Read(b[:])
 	id := hex.EncodeToString(b[:])
-	if err := writeFileDurably(path, fmt.Appendf(nil, "domicile-node %d %s\n", formatVersion, id)); err != nil {
+	if err := durable.ReplaceText(path, fmt.Appendf(nil, "domicile-node %d %s\n", formatVersion, id)); err != nil {
 		return "", fmt.Errorf("write the data folder's format: %w", err)
 	}
 	return id, nil
