@@ -79,13 +79,18 @@ var giveSteps = map[fsm.JobStep]string{fsm.StepCopy: "telling", fsm.StepPromote:
 
 // handOverOf shows a job that gives a region away.
 func (s *Server) handOverOf(state *fsm.State, j *fsm.Job) *proto.RegionHandOver {
-	out := &proto.RegionHandOver{ID: j.ID, Region: j.Home, Direction: proto.HandOverAdopt, Step: giveSteps[j.Step], Nodes: len(j.Given), Problem: j.Problem, Started: j.Started}
+	out := &proto.RegionHandOver{ID: j.ID, Region: j.Home, Direction: proto.HandOverAdopt, Step: giveSteps[j.Step], Problem: j.Problem, Started: j.Started}
 	if s.config.Region != "" {
 		out.Direction = proto.HandOverReturn
 	}
-	if j.Step == fsm.StepCopy {
+	switch j.Step {
+	case fsm.StepCopy:
 		nodes, _ := state.Given(j.Home)
 		out.Nodes = len(nodes)
+	case fsm.StepPromote, fsm.StepClean:
+		for range state.StagedNodes() {
+			out.Nodes++
+		}
 	}
 	switch {
 	case j.Ended != 0 && j.Refusal == nil:

@@ -129,10 +129,25 @@ func (g *giving) note(ctx context.Context, problem string) {
 	}
 }
 
-// arrive has the other group take the region over. It cannot refuse: it was asked before,
-// and has begun nothing since.
+// takeOver has the other group take the region over. It cannot refuse: it was asked before,
+// and has begun nothing since; unless its directory was recovered, and has lost what it was
+// told of, or that it had the region: then it is told again what was given.
+func (g *giving) takeOver(ctx context.Context, j *fsm.Job) (*proto.Intake, *fsm.Refusal) {
+	cmd := &fsm.ArriveRegion{Giver: g.giver, Digest: j.Digest}
+	in, r, _ := g.askIntake(ctx, g.to, g.job, cmd)
+	if r == nil || r.Code != fsm.CodeTaskUnknown && r.Code != fsm.CodeStale {
+		return in, r
+	}
+	if r := g.tellAgain(ctx); r != nil {
+		return nil, r
+	}
+	in, r, _ = g.askIntake(ctx, g.to, g.job, cmd)
+	return in, r
+}
+
+// arrive has the other group take the region over, and goes on once it has.
 func (g *giving) arrive(ctx context.Context, j *fsm.Job) bool {
-	in, r, _ := g.askIntake(ctx, g.to, g.job, &fsm.ArriveRegion{Giver: g.giver, Digest: j.Digest})
+	in, r := g.takeOver(ctx, j)
 	switch {
 	case r != nil && r.Code == fsm.CodeTaskOver: // its answer was lost, and the job has come to its end there
 		return g.advance(ctx, fsm.StepPromote, fsm.StepClean, nil)
@@ -140,13 +155,13 @@ func (g *giving) arrive(ctx context.Context, j *fsm.Job) bool {
 		g.note(ctx, r.Text)
 		return false
 	}
-	g.tellThese(ctx, j, in) // they hold leases of this group's, which run out
+	g.tellThese(ctx, in) // they hold leases of this group's, which run out
 	return g.advance(ctx, fsm.StepPromote, fsm.StepClean, nil)
 }
 
 // tellNodes tells the nodes that are left to be told, and ends the job once all were.
 func (g *giving) tellNodes(ctx context.Context, j *fsm.Job) bool {
-	in, r, _ := g.askIntake(ctx, g.to, g.job, &fsm.ArriveRegion{Giver: g.giver, Digest: j.Digest})
+	in, r := g.takeOver(ctx, j)
 	switch {
 	case r != nil && r.Code == fsm.CodeTaskOver: // closed by a leader of before, which had told every node
 		return g.advance(ctx, fsm.StepClean, fsm.StepDone, nil)
@@ -154,7 +169,7 @@ func (g *giving) tellNodes(ctx context.Context, j *fsm.Job) bool {
 		g.note(ctx, r.Text)
 		return false
 	}
-	left := g.tellThese(ctx, j, in)
+	left := g.tellThese(ctx, in)
 	if len(left) > 0 {
 		g.note(ctx, left[0])
 		return false
@@ -174,7 +189,7 @@ func (g *giving) close(ctx context.Context) bool {
 
 // tellThese tells nodes that they belong to another authority, all at once, and gives what
 // was in the way of those that have not answered.
-func (g *giving) tellThese(ctx context.Context, j *fsm.Job, in *proto.Intake) (left []string) {
+func (g *giving) tellThese(ctx context.Context, in *proto.Intake) (left []string) {
 	if g.knows == nil {
 		g.knows = make(map[fsm.NodeName]bool)
 	}
@@ -183,7 +198,7 @@ func (g *giving) tellThese(ctx context.Context, j *fsm.Job, in *proto.Intake) (l
 		why  string
 	}
 	answers, turns, under := make(chan answered), make(chan struct{}, tellAtOnce), 0
-	for _, n := range j.Given {
+	for n := range g.group.State().StagedNodes() {
 		if g.knows[n.Name] || !slices.Contains(in.Nodes, n.Name) { // written off by the other group
 			continue
 		}
@@ -208,7 +223,7 @@ func (g *giving) tellThese(ctx context.Context, j *fsm.Job, in *proto.Intake) (l
 }
 
 // tellNode tells one node, and gives what is in the way, or "".
-func (g *giving) tellNode(ctx context.Context, n fsm.GivenNode, in *proto.Intake) string {
+func (g *giving) tellNode(ctx context.Context, n *fsm.Node, in *proto.Intake) string {
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
 	defer cancel()
 	faultPoint("call", "holder")

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +40,8 @@ func (g *giving) stage(ctx context.Context) bool {
 	}
 	digest := state.Digest(g.region)
 	var in *proto.Intake
-	for _, p := range g.parts(state) {
+	nodes, tenants := state.Given(g.region)
+	for _, p := range g.parts(state.Settings(), nodes, tenants) {
 		if in = g.send(ctx, p); in == nil {
 			return false
 		}
@@ -48,8 +51,7 @@ func (g *giving) stage(ctx context.Context) bool {
 		g.blocked(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "the other group has ended this hand-over"}, true)
 		return false
 	case in.Digest != digestText(digest):
-		g.attempt++
-		g.part, g.has, g.hasToo = 0, nil, nil
+		g.tellAnew()
 		g.blocked(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "what the other group was told of is not what there is; it is told anew"}, false)
 		return false
 	case in.NotReady != nil:
@@ -64,10 +66,29 @@ func (g *giving) stage(ctx context.Context) bool {
 	return true
 }
 
-// parts are what the other group does not have yet, the last of them maybe empty: its
-// answer says how all stands.
-func (g *giving) parts(state *fsm.State) (parts []*fsm.StageRegion) {
-	settings := state.Settings()
+// tellAnew has everything told again, from the first part on.
+func (g *giving) tellAnew() {
+	g.attempt++
+	g.part, g.has, g.hasToo, g.unsent = 0, nil, nil, nil
+}
+
+// tellAgain tells the other group of what was given, which it has lost.
+func (g *giving) tellAgain(ctx context.Context) *fsm.Refusal {
+	state := g.group.State()
+	g.tellAnew()
+	for _, p := range g.parts(state.Settings(), slices.Collect(state.StagedNodes()), state.StagedTenants()) {
+		p.Given = true
+		if _, r, _ := g.askIntake(ctx, g.to, g.job, p); r != nil {
+			return r
+		}
+	}
+	g.logger.Warn("a region was told of again, which the group that it was given to has lost", "region", string(g.region), "to", g.to.String(), "job", g.job)
+	return nil
+}
+
+// parts are what the other group does not have yet of nodes and tenants, the last of them
+// maybe empty: its answer says how all stands.
+func (g *giving) parts(settings fsm.Settings, nodes []*fsm.Node, tenants iter.Seq2[*fsm.Tenant, *fsm.Placed]) (parts []*fsm.StageRegion) {
 	size := 0
 	add := func() *fsm.StageRegion {
 		size = 0
@@ -82,7 +103,6 @@ func (g *giving) parts(state *fsm.State) (parts []*fsm.StageRegion) {
 			size = bytes
 		}
 	}
-	nodes, tenants := state.Given(g.region)
 	is, isToo := make(map[fsm.NodeName]bool), make(map[fsm.TenantName]bool)
 	for _, n := range nodes {
 		if is[n.Name] = true; g.has[n.Name] != fsm.NodeDigest(n) {

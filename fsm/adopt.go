@@ -25,13 +25,9 @@ type Intake struct {
 	// Over says that the giver's job has ended, or was given up: nothing of it is taken any
 	// more.
 	Over bool
-}
-
-// GivenNode is a node that was given away and is to be told so.
-type GivenNode struct {
-	Name  NodeName
-	Addr  string
-	Token string
+	// Given says that the region had been given already when it was told of: a recovery has
+	// lost that. It arrives while the directory is being recovered, and in no other time.
+	Given bool
 }
 
 type (
@@ -39,7 +35,8 @@ type (
 	regionTree = btree.Map[RegionName, int]
 )
 
-// staged is what an open intake was told of.
+// staged is what is between two directories: what the open intake was told of, or what
+// the JobGive that runs has given, until it ends.
 type staged struct {
 	nodes   btree.Map[NodeName, *Node]
 	tenants btree.Map[TenantName, *tenancy]
@@ -67,7 +64,8 @@ func (s *State) OpenIntake() *Intake {
 	return nil
 }
 
-// StagedNodes and StagedTenants yield what the open intake was told of, by name.
+// StagedNodes and StagedTenants yield what is between this directory and another one, by
+// name: what the open intake was told of, or what Giving has given.
 func (s *State) StagedNodes() iter.Seq[*Node] { return values(&s.staged.nodes) }
 
 // StagedTenants is told of at StagedNodes.
@@ -144,6 +142,17 @@ func (s *State) Digest(r RegionName) (sum uint64) {
 		sum += NodeDigest(n)
 	}
 	for t, p := range tenants {
+		sum += TenantDigest(t, p)
+	}
+	return sum
+}
+
+// stagedDigest is that of what is between two directories.
+func (s *State) stagedDigest() (sum uint64) {
+	for n := range s.StagedNodes() {
+		sum += NodeDigest(n)
+	}
+	for t, p := range s.StagedTenants() {
 		sum += TenantDigest(t, p)
 	}
 	return sum

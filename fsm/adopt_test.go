@@ -334,3 +334,31 @@ func TestI4EpochsGrowThroughDirectoriesWhoseRevisionsAreLower(t *testing.T) {
 		t.Errorf("at revision %d the epoch went from %d to %d", us.Revision(), at, next.Epoch)
 	}
 }
+
+// TestG2WhoGivesARegionIsAskedForItsAuthority: a region takes what the global group gives,
+// the global group what that region's own group gives, and neither keeps a record of others.
+func TestG2WhoGivesARegionIsAskedForItsAuthority(t *testing.T) {
+	global, us := handing(t)
+	part := func(d *dir, authority string) *fsm.StageRegion {
+		return &fsm.StageRegion{Giver: fsm.Giver{Authority: authority, History: 1, Job: 9}, Region: "us", Try: 1, Part: 1}
+	}
+	for _, authority := range []string{"c1/eu", "c1/us", "c1/"} {
+		us.refused(fsm.CodeScope, part(us, authority))
+		us.refused(fsm.CodeScope, &fsm.CloseIntake{Giver: part(us, authority).Giver})
+	}
+	for _, authority := range []string{"d1/eu", "c1/global", "d1"} {
+		global.refused(fsm.CodeScope, part(global, authority))
+	}
+	for _, authority := range []string{"c1/global", "c9/global", "d1"} {
+		global.refused(fsm.CodeScope, &fsm.CloseIntake{Giver: part(global, authority).Giver})
+	}
+	global.ok(&fsm.CloseIntake{Giver: part(global, "d9/tr").Giver}) // it is not recorded: there is nothing to close
+	if len(slices.Collect(global.Intakes()))+len(slices.Collect(us.Intakes())) != 0 {
+		t.Error("a hand-over that nobody can have begun is recorded")
+	}
+	closed := part(global, "d1/us")
+	global.ok(&fsm.CloseIntake{Giver: closed.Giver})
+	global.refused(fsm.CodeTaskOver, closed)
+	us.ok(&fsm.CloseIntake{Giver: part(us, "c1/global").Giver})
+	us.refused(fsm.CodeScope, &fsm.CloseIntake{Giver: part(us, "c9/global").Giver})
+}

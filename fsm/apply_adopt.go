@@ -138,10 +138,11 @@ func (c *change) giveRegion(cmd *GiveRegion) *Refusal {
 	next.Step, next.Problem, next.Digest, next.Since = StepPromote, "", cmd.Digest, c.now
 	nodes, tenants := c.Given(j.Home)
 	for t, p := range collect2(tenants) {
+		c.staged.tenants.Set(t.Name, &tenancy{t, p})
 		c.leave(t, p, j.Home)
 	}
 	for _, n := range nodes {
-		next.Given = append(next.Given, GivenNode{n.Name, n.Addr, n.Token})
+		c.staged.nodes.Set(n.Name, n)
 		e, _ := c.nodes.Get(n.Name) // as the one before has left it
 		c.dropNode(e)
 		c.events = append(c.events, Event{NodeGone: n.Name})
@@ -176,7 +177,7 @@ func (c *change) advanceGive(j *Job, cmd *AdvanceJob) *Refusal {
 	case j.Step == StepPromote && cmd.To == StepClean:
 		c.putJob(&next)
 	case cmd.To == StepDone && (j.Step == StepClean || j.Step == StepUndo):
-		next.Given = nil // their tokens are not kept
+		c.staged = staged{} // none is of an intake: regions go one at a time
 		c.end(&next)
 	default:
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
@@ -197,13 +198,17 @@ func (c *change) shut(cmd Command) *Refusal {
 		}
 	}
 	if put, ok := cmd.(*PutNode); ok && c.isStaged(put) {
+		if c.giving != nil {
+			return handingOver(c.giving.Home)
+		}
 		return handingOver(c.OpenIntake().Region)
 	}
 	return nil
 }
 
 // isStaged reports whether a node has the name or the address of one that is to come with
-// a region: that could not arrive any more, and may have been given already.
+// a region, which could not arrive any more, and may have been given already; or of one that
+// was given and is not told yet.
 func (c *change) isStaged(put *PutNode) bool {
 	if _, named := c.staged.nodes.Get(put.Name); named {
 		return true

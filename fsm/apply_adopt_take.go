@@ -16,18 +16,21 @@ func (c *change) stageRegion(cmd *StageRegion) *Refusal {
 	}
 	was, known := c.intakes.Get(cmd.Authority)
 	again := known && was.Job == cmd.Job
+	same := again && cmd.History == was.History && cmd.Try == was.Try
 	switch {
 	case again && was.Arrived != 0:
 		return nil
-	case again && (cmd.Try < was.Try || cmd.Try == was.Try && cmd.Part <= was.Part):
-		if cmd.Try < was.Try {
-			return refuse(CodeStale, "a newer leader of the group tells of the region since")
-		}
+	case again && cmd.History == was.History && cmd.Try < was.Try:
+		return refuse(CodeStale, "a newer leader of the group tells of the region since")
+	case same && cmd.Part <= was.Part:
 		return nil
-	case cmd.Part != 1 && (!again || cmd.Try != was.Try || cmd.Part != was.Part+1):
+	case cmd.Part != 1 && (!same || cmd.Part != was.Part+1 || cmd.Given != was.Given):
 		return refuse(CodeStale, "parts come in order, and this one is not the next")
 	}
-	next := Intake{Giver: cmd.Giver, Region: cmd.Region, Try: cmd.Try, Began: c.now}
+	if r := c.mayBeLate(cmd.Given); r != nil {
+		return r
+	}
+	next := Intake{Giver: cmd.Giver, Region: cmd.Region, Try: cmd.Try, Began: c.now, Given: cmd.Given}
 	if again {
 		next.Began = was.Began
 	}
@@ -44,6 +47,18 @@ func (c *change) stageRegion(cmd *StageRegion) *Refusal {
 	c.putIntake(&next)
 	if c.scope.Region != "" {
 		c.heard(Origin{Authority: cmd.Authority, History: cmd.History})
+	}
+	return nil
+}
+
+// mayBeLate refuses what comes of a region that had been given already, at a time at which
+// it cannot arrive: since it was given the group that has lost it may have failed units over,
+// and nodes may be written by another's word. A recovery reads them all.
+func (c *change) mayBeLate(given bool) *Refusal {
+	if given && !c.Recovering() {
+		return refuse(CodeRegionNotReady, "the region was given to this group, whose directory was recovered since and does not know of it: "+
+			"it is taken over in a recovery alone, which reads every node; stop the group's servers, run domicile recover on one of them and start that one, "+
+			"while the group that gave the region is reached")
 	}
 	return nil
 }
@@ -82,6 +97,9 @@ func (g *GivenTenant) valid() bool {
 
 // mayTakeIn checks who gives a region, and that the job is not over.
 func (c *change) mayTakeIn(g Giver, r RegionName) *Refusal {
+	if refusal := c.mayGiveHere(g, r); refusal != nil {
+		return refusal
+	}
 	if c.scope.Region != "" {
 		if refusal := c.belongs(g.Authority, g.History); refusal != nil {
 			return refusal
@@ -93,6 +111,19 @@ func (c *change) mayTakeIn(g Giver, r RegionName) *Refusal {
 	i, known := c.intakes.Get(g.Authority)
 	if known && (g.History < i.History || g.Job < i.Job || g.Job == i.Job && i.Over) {
 		return refuse(CodeTaskOver, "that hand-over has ended; nothing is taken for it any more", "job", g.Job.String())
+	}
+	return nil
+}
+
+// mayGiveHere checks that a group gives what it has: the global one to a region's, or a
+// region's itself to the global one. r is the region, "" where that is not told.
+func (c *change) mayGiveHere(g Giver, r RegionName) *Refusal {
+	of := groupOf(g.Authority)
+	switch {
+	case c.scope.Region != "" && of != "global":
+		return refuse(CodeScope, "region "+string(c.scope.Region)+" takes what the global group gives, and nothing of "+clip(g.Authority), "region", string(c.scope.Region))
+	case c.scope.Region == "" && (!validRegion(of) || r != "" && r != of):
+		return refuse(CodeScope, "the global group takes a region back from that region's own group, and not from "+clip(g.Authority), "region", string(r))
 	}
 	return nil
 }
@@ -221,6 +252,9 @@ func (c *change) arriveRegion(cmd *ArriveRegion) *Refusal {
 	case i.Digest != cmd.Digest:
 		return refuse(CodeStale, "what was given is not what was told of")
 	}
+	if r := c.mayBeLate(i.Given); r != nil {
+		return r
+	}
 	if r := c.MayArrive(i.Region); r != nil {
 		return r
 	}
@@ -237,6 +271,9 @@ func (c *change) arriveRegion(cmd *ArriveRegion) *Refusal {
 	c.settings.LongestLease = max(c.settings.LongestLease, i.Longest)
 	c.staged = staged{}
 	c.putIntake(&next)
+	if c.Recovering() {
+		c.recovery = c.fromTheStart() // nothing of it was read
+	}
 	return nil
 }
 
@@ -293,6 +330,12 @@ func (c *change) closeIntake(cmd *CloseIntake) *Refusal {
 	}
 	if !known || i.Job != cmd.Job {
 		i = &Intake{Giver: cmd.Giver, Region: c.scope.Region, Began: c.now}
+		if c.scope.Region == "" {
+			i.Region = groupOf(cmd.Authority)
+		}
+	}
+	if _, recorded := c.regions.Get(i.Region); !known && !recorded && c.scope.Region == "" {
+		return nil // nothing can have been taken for it, and nothing will be: no record is kept
 	}
 	if o := c.OpenIntake(); o != nil && o.Authority == cmd.Authority {
 		c.staged = staged{} // another one's is that one's to close
@@ -300,7 +343,21 @@ func (c *change) closeIntake(cmd *CloseIntake) *Refusal {
 	next := *i
 	next.Over = true
 	c.putIntake(&next)
+	if c.scope.Region != "" {
+		c.heard(Origin{Authority: cmd.Authority, History: cmd.History})
+	}
 	return nil
+}
+
+// forgetStaged has a region that was to arrive told of anew, in a recovery: it may have
+// arrived in what was lost, and may not be any more as it was told of then.
+func (c *change) forgetStaged() {
+	if o := c.OpenIntake(); o != nil && o.Arrived == 0 {
+		next := *o
+		next.Part, next.Digest = 0, 0
+		c.staged = staged{}
+		c.putIntake(&next)
+	}
 }
 
 func (c *change) putIntake(i *Intake) { c.intakes.Set(i.Authority, i) }
@@ -337,22 +394,20 @@ func checkAdopt(s *State) error {
 	if err != nil {
 		return err
 	}
-	var sum uint64
-	for n := range s.StagedNodes() {
-		sum += NodeDigest(n)
+	var want uint64
+	o, j := s.OpenIntake(), s.giving
+	if o != nil && o.Arrived == 0 {
+		want = o.Digest
+	} else if j != nil {
+		want = j.Digest
 	}
-	for t, p := range s.StagedTenants() {
-		sum += TenantDigest(t, p)
-	}
-	o := s.OpenIntake()
-	if open > 1 || sum != 0 && (o == nil || o.Arrived != 0) || o != nil && o.Arrived == 0 && o.Digest != sum {
+	if sum := s.stagedDigest(); open > 1 || o != nil && j != nil || sum != want {
 		return must(false, "%d intakes are open, what is staged adds up to %x", open, sum)
 	}
-	j := s.giving
 	if j == nil {
 		return nil
 	}
 	running, ok := s.running.Get(j.ID)
 	flipped := j.Step == StepPromote || j.Step == StepClean
-	return must(ok && running == j && validRegion(j.Home) && (len(j.Given) == 0 || flipped) && (j.Digest == 0 || flipped || j.Step == StepDone), "a hand-over of %q at %s", j.Home, j.Step)
+	return must(ok && running == j && validRegion(j.Home) && (j.Digest == 0 || flipped), "a hand-over of %q at %s", j.Home, j.Step)
 }

@@ -36,6 +36,9 @@ type StageRegion struct {
 	Part   uint64
 	// Longest is the longest lease that the giver's nodes may hold.
 	Longest Millis
+	// Given says that the region was given already, and that the other directory does not
+	// know what it had been told of: it was recovered since.
+	Given   bool
 	Node    *Node // at most one, so that each has an id of its own
 	Tenants []GivenTenant
 	// GoneNodes and GoneTenants were told of in an earlier part, and are no more.

@@ -1,5 +1,7 @@
 package fsm
 
+import "strings"
+
 // Scope says whose directory this is. It is set by the first entry and never
 // changes but for History, which only an operator's recovery raises.
 type Scope struct {
@@ -15,6 +17,12 @@ func (s Scope) Authority() string {
 		return s.Cluster + "/global"
 	}
 	return s.Cluster + "/" + string(s.Region)
+}
+
+// groupOf is the region whose group an authority is, or "global", which is no region's name.
+func groupOf(authority string) RegionName {
+	_, group, _ := strings.Cut(authority, "/")
+	return RegionName(group)
 }
 
 // Settings are the group's own; flags only seed them (architecture §3.5.5).
@@ -434,10 +442,8 @@ type Job struct {
 	Quota  *Quota
 	// Since is, of a depart, since when what is left here is not needed any more, 0 where it is
 	// or may be; of a give, when the region was given.
-	Since Millis
-	// Give: what was given, and the nodes that are to be told; Home is the region.
-	Digest uint64
-	Given  []GivenNode
+	Since  Millis
+	Digest uint64 // give: of what was given (State.StagedNodes); Home is the region
 }
 
 // Target is one unit on one node that a job works on; for a handover, the node

@@ -123,6 +123,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 		next.Raised, next.WrittenOff, next.Began, next.Cause = before.Raised+1, before.WrittenOff, before.Began, before.Cause
 	}
 	s.recovery = next
+	c.forgetStaged()
 	for _, j := range slices.Collect(c.RunningJobs()) {
 		if j.Kind == JobHandover && j.Step == StepRelease {
 			c.leaveHandover(j.Source)
@@ -137,10 +138,12 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 // recovered: those that lead out of it, and what nodes have no part in. All others
 // decide on what nodes do, which is not known yet.
 func (c *change) allowed(cmd Command) bool {
-	switch cmd.(type) {
+	switch cmd := cmd.(type) {
 	case *Bootstrap, *SetSettings, *PutMember, *DeleteMember, *PutNode, *RecordUsage, *NoteJob, *PutRegion, *DeleteRegion,
-		*BindGlobal, *ForgoNode, *TakeOver, *EndRecovery:
+		*BindGlobal, *ForgoNode, *TakeOver, *EndRecovery, *ArriveRegion, *CloseIntake:
 		return true
+	case *StageRegion: // what was given before the recovery; nothing is given meanwhile
+		return cmd.Given
 	}
 	return false
 }

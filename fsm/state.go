@@ -40,7 +40,7 @@ type State struct {
 	// directories; giving is the running JobGive, or nil.
 	abroad Revision
 	giving *Job
-	staged staged // of the open intake
+	staged staged // of the open intake, or of giving
 
 	members  btree.Map[MemberID, *Member]
 	nodes    btree.Map[NodeName, *seat]

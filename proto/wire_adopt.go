@@ -15,7 +15,7 @@ func putAdoptCommand(m *pb.Entry, c fsm.Command) bool {
 		m.Command = &pb.Entry_GiveRegion{GiveRegion: &pb.GiveRegion{Id: uint64(c.ID), Digest: c.Digest}}
 	case *fsm.StageRegion:
 		m.Command = &pb.Entry_StageRegion{StageRegion: &pb.StageRegion{
-			Giver: fromGiver(c.Giver), Region: string(c.Region), Try: c.Try, Part: c.Part, Longest: int64(c.Longest), Node: fromNode(c.Node),
+			Giver: fromGiver(c.Giver), Region: string(c.Region), Try: c.Try, Part: c.Part, Longest: int64(c.Longest), Given: c.Given, Node: fromNode(c.Node),
 			Tenants:   list(c.Tenants, func(g fsm.GivenTenant) *pb.Tenant { return fromTenant(&g.Tenant, &g.Unit) }),
 			GoneNodes: names[string](c.GoneNodes), GoneTenants: names[string](c.GoneTenants),
 		}}
@@ -40,7 +40,7 @@ func adoptCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_StageRegion:
 		s := c.StageRegion
 		return &fsm.StageRegion{
-			Giver: toGiver(s.GetGiver()), Region: fsm.RegionName(s.GetRegion()), Try: s.GetTry(), Part: s.GetPart(), Longest: fsm.Millis(s.GetLongest()),
+			Giver: toGiver(s.GetGiver()), Region: fsm.RegionName(s.GetRegion()), Try: s.GetTry(), Part: s.GetPart(), Longest: fsm.Millis(s.GetLongest()), Given: s.GetGiven(),
 			Node: toNode(s.GetNode()), Tenants: list(s.GetTenants(), toGiven),
 			GoneNodes: names[fsm.NodeName](s.GetGoneNodes()), GoneTenants: names[fsm.TenantName](s.GetGoneTenants()),
 		}
@@ -88,21 +88,13 @@ func toGiven(m *pb.Tenant) (g fsm.GivenTenant) {
 func fromIntake(i *fsm.Intake) *pb.Intake {
 	return &pb.Intake{
 		Giver: fromGiver(i.Giver), Region: string(i.Region), Try: i.Try, Part: i.Part, Digest: i.Digest, Longest: int64(i.Longest),
-		Began: int64(i.Began), Arrived: uint64(i.Arrived), Nodes: list(i.Nodes, fromNodeRef), Over: i.Over,
+		Began: int64(i.Began), Arrived: uint64(i.Arrived), Nodes: list(i.Nodes, fromNodeRef), Over: i.Over, Given: i.Given,
 	}
 }
 
 func toIntake(m *pb.Intake) *fsm.Intake {
 	return &fsm.Intake{
 		Giver: toGiver(m.Giver), Region: fsm.RegionName(m.Region), Try: m.Try, Part: m.Part, Digest: m.Digest, Longest: fsm.Millis(m.Longest),
-		Began: fsm.Millis(m.Began), Arrived: fsm.Revision(m.Arrived), Nodes: list(m.Nodes, toNodeRef), Over: m.Over,
+		Began: fsm.Millis(m.Began), Arrived: fsm.Revision(m.Arrived), Nodes: list(m.Nodes, toNodeRef), Over: m.Over, Given: m.Given,
 	}
-}
-
-func fromGivenNode(n fsm.GivenNode) *pb.GivenNode {
-	return &pb.GivenNode{Name: string(n.Name), Addr: n.Addr, Token: n.Token}
-}
-
-func toGivenNode(m *pb.GivenNode) fsm.GivenNode {
-	return fsm.GivenNode{Name: fsm.NodeName(m.Name), Addr: m.Addr, Token: m.Token}
 }

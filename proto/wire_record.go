@@ -149,7 +149,7 @@ func fromJob(j *fsm.Job) *pb.Job {
 		Group: uint64(j.Group), Release: uint64(j.Release), Pause: int64(j.Pause), Bytes: j.Bytes,
 		Home: string(j.Home), Node: string(j.Node), From: string(j.From), Unit: uint64(j.Unit), Task: uint64(j.Task),
 		Other: fromForeign(j.Other), Pinned: j.Pinned, Quota: fromQuota(j.Quota), Since: int64(j.Since),
-		Digest: j.Digest, Given: list(j.Given, fromGivenNode),
+		Digest: j.Digest,
 	}
 }
 
@@ -163,7 +163,7 @@ func toJob(m *pb.Job) *fsm.Job {
 		Group:   fsm.JobID(m.Group), Release: fsm.Revision(m.Release), Pause: fsm.Millis(m.Pause), Bytes: m.Bytes,
 		Home: fsm.RegionName(m.Home), Node: fsm.NodeName(m.Node), From: fsm.RegionName(m.From), Unit: fsm.UnitID(m.Unit), Task: fsm.JobID(m.Task),
 		Other: toForeign(m.Other), Pinned: m.Pinned, Quota: toQuota(m.Quota), Since: fsm.Millis(m.Since),
-		Digest: m.Digest, Given: list(m.Given, toGivenNode),
+		Digest: m.Digest,
 	}
 }
 

@@ -3814,6 +3814,7 @@ type StageRegion struct {
 	Tenants       []*Tenant              `protobuf:"bytes,7,rep,name=tenants,proto3" json:"tenants,omitempty"` // each with its unit
 	GoneNodes     []string               `protobuf:"bytes,8,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`
 	GoneTenants   []string               `protobuf:"bytes,9,rep,name=gone_tenants,json=goneTenants,proto3" json:"gone_tenants,omitempty"`
+	Given         bool                   `protobuf:"varint,10,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3909,6 +3910,13 @@ func (x *StageRegion) GetGoneTenants() []string {
 		return x.GoneTenants
 	}
 	return nil
+}
+
+func (x *StageRegion) GetGiven() bool {
+	if x != nil {
+		return x.Given
+	}
+	return false
 }
 
 type ArriveRegion struct {
@@ -4020,6 +4028,7 @@ type Intake struct {
 	Arrived       uint64                 `protobuf:"varint,8,opt,name=arrived,proto3" json:"arrived,omitempty"`
 	Nodes         []*NodeRef             `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Over          bool                   `protobuf:"varint,10,opt,name=over,proto3" json:"over,omitempty"`
+	Given         bool                   `protobuf:"varint,11,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4124,65 +4133,11 @@ func (x *Intake) GetOver() bool {
 	return false
 }
 
-// GivenNode is a node that was given away and is to be told so.
-type GivenNode struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
-	Token         string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GivenNode) Reset() {
-	*x = GivenNode{}
-	mi := &file_domicile_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GivenNode) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GivenNode) ProtoMessage() {}
-
-func (x *GivenNode) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+func (x *Intake) GetGiven() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Given
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GivenNode.ProtoReflect.Descriptor instead.
-func (*GivenNode) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *GivenNode) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *GivenNode) GetAddr() string {
-	if x != nil {
-		return x.Addr
-	}
-	return ""
-}
-
-func (x *GivenNode) GetToken() string {
-	if x != nil {
-		return x.Token
-	}
-	return ""
+	return false
 }
 
 type BeginRelocation struct {
@@ -4196,7 +4151,7 @@ type BeginRelocation struct {
 
 func (x *BeginRelocation) Reset() {
 	*x = BeginRelocation{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4163,7 @@ func (x *BeginRelocation) String() string {
 func (*BeginRelocation) ProtoMessage() {}
 
 func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4176,7 @@ func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRelocation.ProtoReflect.Descriptor instead.
 func (*BeginRelocation) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BeginRelocation) GetTenant() string {
@@ -4261,7 +4216,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4228,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4241,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Task) GetJob() uint64 {
@@ -4358,7 +4313,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4325,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4338,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -4442,7 +4397,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4409,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4422,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -4572,7 +4527,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4539,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4552,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Scope) GetCluster() string {
@@ -4637,7 +4592,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4604,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4617,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -4733,7 +4688,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4700,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4713,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Member) GetId() string {
@@ -4800,7 +4755,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4767,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +4780,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4861,7 +4816,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4873,7 +4828,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4886,7 +4841,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -4938,7 +4893,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4950,7 +4905,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4963,7 +4918,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Node) GetId() uint64 {
@@ -5068,7 +5023,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5080,7 +5035,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5093,7 +5048,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -5137,7 +5092,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5104,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +5117,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Tenant) GetName() string {
@@ -5261,7 +5216,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5228,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5241,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Copy) GetNode() string {
@@ -5334,7 +5289,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5301,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5314,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -5435,7 +5390,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5402,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5415,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Region) GetName() string {
@@ -5488,7 +5443,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5500,7 +5455,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5513,7 +5468,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Target) GetUnit() string {
@@ -5569,14 +5524,13 @@ type Job struct {
 	Quota         *Quota                 `protobuf:"bytes,28,opt,name=quota,proto3" json:"quota,omitempty"`
 	Since         int64                  `protobuf:"varint,29,opt,name=since,proto3" json:"since,omitempty"`
 	Digest        uint64                 `protobuf:"fixed64,40,opt,name=digest,proto3" json:"digest,omitempty"` // of what was given away
-	Given         []*GivenNode           `protobuf:"bytes,41,rep,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5542,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5555,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5814,13 +5768,6 @@ func (x *Job) GetDigest() uint64 {
 	return 0
 }
 
-func (x *Job) GetGiven() []*GivenNode {
-	if x != nil {
-		return x.Given
-	}
-	return nil
-}
-
 type Detail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5831,7 +5778,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5843,7 +5790,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5856,7 +5803,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Detail) GetName() string {
@@ -5884,7 +5831,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +5843,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +5856,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{73}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Refusal) GetCode() string {
@@ -5951,7 +5898,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5963,7 +5910,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5976,7 +5923,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{74}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -6063,7 +6010,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6022,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6035,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{75}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Request) GetKey() string {
@@ -6152,7 +6099,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6164,7 +6111,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6177,7 +6124,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{76}
+	return file_domicile_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6278,7 +6225,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +6237,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6303,7 +6250,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{77}
+	return file_domicile_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -6393,7 +6340,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6352,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6365,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{78}
+	return file_domicile_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -6449,7 +6396,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6461,7 +6408,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6474,7 +6421,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{79}
+	return file_domicile_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -6534,7 +6481,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6493,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6506,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{80}
+	return file_domicile_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -6623,7 +6570,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +6582,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +6595,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{81}
+	return file_domicile_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -6698,7 +6645,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +6657,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +6670,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{82}
+	return file_domicile_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -6866,7 +6813,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6878,7 +6825,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6891,7 +6838,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{83}
+	return file_domicile_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -6913,7 +6860,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6925,7 +6872,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6938,7 +6885,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{84}
+	return file_domicile_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -6978,7 +6925,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6990,7 +6937,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7003,7 +6950,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{85}
+	return file_domicile_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -7022,7 +6969,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7034,7 +6981,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7047,7 +6994,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{86}
+	return file_domicile_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -7068,7 +7015,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7080,7 +7027,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7093,7 +7040,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{87}
+	return file_domicile_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -7128,7 +7075,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7140,7 +7087,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7153,7 +7100,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{88}
+	return file_domicile_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -7187,7 +7134,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7199,7 +7146,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7212,7 +7159,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{89}
+	return file_domicile_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -7246,7 +7193,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[90]
+	mi := &file_domicile_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7205,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[90]
+	mi := &file_domicile_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7218,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{90}
+	return file_domicile_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -7669,7 +7616,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05Giver\x12\x1c\n" +
 	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x18\n" +
 	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x10\n" +
-	"\x03job\x18\x03 \x01(\x04R\x03job\"\xa7\x02\n" +
+	"\x03job\x18\x03 \x01(\x04R\x03job\"\xbd\x02\n" +
 	"\vStageRegion\x12(\n" +
 	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x10\n" +
@@ -7680,12 +7627,14 @@ const file_domicile_proto_rawDesc = "" +
 	"\atenants\x18\a \x03(\v2\x13.domicile.v1.TenantR\atenants\x12\x1d\n" +
 	"\n" +
 	"gone_nodes\x18\b \x03(\tR\tgoneNodes\x12!\n" +
-	"\fgone_tenants\x18\t \x03(\tR\vgoneTenants\"P\n" +
+	"\fgone_tenants\x18\t \x03(\tR\vgoneTenants\x12\x14\n" +
+	"\x05given\x18\n" +
+	" \x01(\bR\x05given\"P\n" +
 	"\fArriveRegion\x12(\n" +
 	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\"7\n" +
 	"\vCloseIntake\x12(\n" +
-	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\"\x92\x02\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\"\xa8\x02\n" +
 	"\x06Intake\x12(\n" +
 	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x10\n" +
@@ -7697,11 +7646,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\aarrived\x18\b \x01(\x04R\aarrived\x12*\n" +
 	"\x05nodes\x18\t \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\x12\x12\n" +
 	"\x04over\x18\n" +
-	" \x01(\bR\x04over\"I\n" +
-	"\tGivenNode\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"]\n" +
+	" \x01(\bR\x04over\x12\x14\n" +
+	"\x05given\x18\v \x01(\bR\x05given\"]\n" +
 	"\x0fBeginRelocation\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x13\n" +
@@ -7822,7 +7768,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xb7\x06\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\x89\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x16\n" +
@@ -7854,8 +7800,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06pinned\x18\x1b \x01(\bR\x06pinned\x12(\n" +
 	"\x05quota\x18\x1c \x01(\v2\x12.domicile.v1.QuotaR\x05quota\x12\x14\n" +
 	"\x05since\x18\x1d \x01(\x03R\x05since\x12\x16\n" +
-	"\x06digest\x18( \x01(\x06R\x06digest\x12,\n" +
-	"\x05given\x18) \x03(\v2\x16.domicile.v1.GivenNodeR\x05given\"2\n" +
+	"\x06digest\x18( \x01(\x06R\x06digest\"2\n" +
 	"\x06Detail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
@@ -7989,7 +7934,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -8045,43 +7990,42 @@ var file_domicile_proto_goTypes = []any{
 	(*ArriveRegion)(nil),     // 51: domicile.v1.ArriveRegion
 	(*CloseIntake)(nil),      // 52: domicile.v1.CloseIntake
 	(*Intake)(nil),           // 53: domicile.v1.Intake
-	(*GivenNode)(nil),        // 54: domicile.v1.GivenNode
-	(*BeginRelocation)(nil),  // 55: domicile.v1.BeginRelocation
-	(*Task)(nil),             // 56: domicile.v1.Task
-	(*AdoptUnit)(nil),        // 57: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 58: domicile.v1.Recovery
-	(*Scope)(nil),            // 59: domicile.v1.Scope
-	(*Settings)(nil),         // 60: domicile.v1.Settings
-	(*Member)(nil),           // 61: domicile.v1.Member
-	(*Usage)(nil),            // 62: domicile.v1.Usage
-	(*Drain)(nil),            // 63: domicile.v1.Drain
-	(*Node)(nil),             // 64: domicile.v1.Node
-	(*Quota)(nil),            // 65: domicile.v1.Quota
-	(*Tenant)(nil),           // 66: domicile.v1.Tenant
-	(*Copy)(nil),             // 67: domicile.v1.Copy
-	(*Placed)(nil),           // 68: domicile.v1.Placed
-	(*Region)(nil),           // 69: domicile.v1.Region
-	(*Target)(nil),           // 70: domicile.v1.Target
-	(*Job)(nil),              // 71: domicile.v1.Job
-	(*Detail)(nil),           // 72: domicile.v1.Detail
-	(*Refusal)(nil),          // 73: domicile.v1.Refusal
-	(*Result)(nil),           // 74: domicile.v1.Result
-	(*Request)(nil),          // 75: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 76: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 77: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 78: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 79: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 80: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 81: domicile.v1.TenantInfo
-	(*Event)(nil),            // 82: domicile.v1.Event
-	(*Events)(nil),           // 83: domicile.v1.Events
-	(*Hello)(nil),            // 84: domicile.v1.Hello
-	(*Begin)(nil),            // 85: domicile.v1.Begin
-	(*Chunk)(nil),            // 86: domicile.v1.Chunk
-	(*End)(nil),              // 87: domicile.v1.End
-	(*Delta)(nil),            // 88: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 89: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 90: domicile.v1.Frame
+	(*BeginRelocation)(nil),  // 54: domicile.v1.BeginRelocation
+	(*Task)(nil),             // 55: domicile.v1.Task
+	(*AdoptUnit)(nil),        // 56: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 57: domicile.v1.Recovery
+	(*Scope)(nil),            // 58: domicile.v1.Scope
+	(*Settings)(nil),         // 59: domicile.v1.Settings
+	(*Member)(nil),           // 60: domicile.v1.Member
+	(*Usage)(nil),            // 61: domicile.v1.Usage
+	(*Drain)(nil),            // 62: domicile.v1.Drain
+	(*Node)(nil),             // 63: domicile.v1.Node
+	(*Quota)(nil),            // 64: domicile.v1.Quota
+	(*Tenant)(nil),           // 65: domicile.v1.Tenant
+	(*Copy)(nil),             // 66: domicile.v1.Copy
+	(*Placed)(nil),           // 67: domicile.v1.Placed
+	(*Region)(nil),           // 68: domicile.v1.Region
+	(*Target)(nil),           // 69: domicile.v1.Target
+	(*Job)(nil),              // 70: domicile.v1.Job
+	(*Detail)(nil),           // 71: domicile.v1.Detail
+	(*Refusal)(nil),          // 72: domicile.v1.Refusal
+	(*Result)(nil),           // 73: domicile.v1.Result
+	(*Request)(nil),          // 74: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 75: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 76: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 77: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 78: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 79: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 80: domicile.v1.TenantInfo
+	(*Event)(nil),            // 81: domicile.v1.Event
+	(*Events)(nil),           // 82: domicile.v1.Events
+	(*Hello)(nil),            // 83: domicile.v1.Hello
+	(*Begin)(nil),            // 84: domicile.v1.Begin
+	(*Chunk)(nil),            // 85: domicile.v1.Chunk
+	(*End)(nil),              // 86: domicile.v1.End
+	(*Delta)(nil),            // 87: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 88: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 89: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,   // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -8111,7 +8055,7 @@ var file_domicile_proto_depIdxs = []int32{
 	30,  // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32,  // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
 	34,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	57,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	56,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
 	35,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
 	36,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
 	37,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
@@ -8122,19 +8066,19 @@ var file_domicile_proto_depIdxs = []int32{
 	44,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
 	45,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
 	46,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
-	55,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
+	54,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
 	47,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
 	48,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
 	50,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
 	51,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
 	52,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
-	59,  // 44: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	60,  // 45: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	60,  // 46: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	61,  // 47: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	58,  // 44: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	59,  // 45: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	59,  // 46: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	60,  // 47: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
 	7,   // 48: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	73,  // 49: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	69,  // 50: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	72,  // 49: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	68,  // 50: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
 	20,  // 51: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
 	16,  // 52: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
 	20,  // 53: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
@@ -8145,75 +8089,74 @@ var file_domicile_proto_depIdxs = []int32{
 	25,  // 58: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
 	31,  // 59: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
 	33,  // 60: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	70,  // 61: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	69,  // 61: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
 	16,  // 62: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
 	41,  // 63: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
-	65,  // 64: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
+	64,  // 64: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
 	42,  // 65: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
 	41,  // 66: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
 	42,  // 67: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
 	41,  // 68: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
 	49,  // 69: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
-	64,  // 70: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
-	66,  // 71: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
+	63,  // 70: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
+	65,  // 71: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
 	49,  // 72: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
 	49,  // 73: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
 	49,  // 74: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
 	33,  // 75: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
-	73,  // 76: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
+	72,  // 76: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
 	16,  // 77: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	62,  // 78: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	63,  // 79: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	65,  // 80: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	68,  // 81: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	67,  // 82: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	73,  // 83: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	70,  // 84: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	61,  // 78: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	62,  // 79: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	64,  // 80: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	67,  // 81: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	66,  // 82: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	72,  // 83: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	69,  // 84: domicile.v1.Job.targets:type_name -> domicile.v1.Target
 	42,  // 85: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
-	65,  // 86: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
-	54,  // 87: domicile.v1.Job.given:type_name -> domicile.v1.GivenNode
-	72,  // 88: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	73,  // 89: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	64,  // 90: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	66,  // 91: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	68,  // 92: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20,  // 93: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25,  // 94: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	56,  // 95: domicile.v1.Result.task:type_name -> domicile.v1.Task
-	74,  // 96: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	59,  // 97: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	60,  // 98: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	58,  // 99: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	41,  // 100: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
-	61,  // 101: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	69,  // 102: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	64,  // 103: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	66,  // 104: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	68,  // 105: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	71,  // 106: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	75,  // 107: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	56,  // 108: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
-	53,  // 109: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
-	64,  // 110: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
-	66,  // 111: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
-	67,  // 112: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	79,  // 113: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	80,  // 114: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	81,  // 115: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	69,  // 116: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	82,  // 117: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	82,  // 118: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	84,  // 119: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	85,  // 120: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	86,  // 121: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	87,  // 122: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	88,  // 123: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	89,  // 124: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	125, // [125:125] is the sub-list for method output_type
-	125, // [125:125] is the sub-list for method input_type
-	125, // [125:125] is the sub-list for extension type_name
-	125, // [125:125] is the sub-list for extension extendee
-	0,   // [0:125] is the sub-list for field type_name
+	64,  // 86: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
+	71,  // 87: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	72,  // 88: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	63,  // 89: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	65,  // 90: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	67,  // 91: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20,  // 92: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25,  // 93: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	55,  // 94: domicile.v1.Result.task:type_name -> domicile.v1.Task
+	73,  // 95: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	58,  // 96: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	59,  // 97: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	57,  // 98: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	41,  // 99: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
+	60,  // 100: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	68,  // 101: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	63,  // 102: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	65,  // 103: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	67,  // 104: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	70,  // 105: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	74,  // 106: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	55,  // 107: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
+	53,  // 108: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
+	63,  // 109: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
+	65,  // 110: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
+	66,  // 111: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	78,  // 112: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	79,  // 113: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	80,  // 114: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	68,  // 115: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	81,  // 116: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	81,  // 117: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	83,  // 118: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	84,  // 119: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	85,  // 120: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	86,  // 121: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	87,  // 122: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	88,  // 123: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	124, // [124:124] is the sub-list for method output_type
+	124, // [124:124] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -8271,11 +8214,11 @@ func file_domicile_proto_init() {
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[44].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[55].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[60].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[66].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[81].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[82].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[54].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[59].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[65].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[80].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[81].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -8285,7 +8228,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[90].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[89].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -8299,7 +8242,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   91,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

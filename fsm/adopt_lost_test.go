@@ -1,0 +1,114 @@
+package fsm_test
+
+import (
+	"slices"
+	"testing"
+
+	"domicile/fsm"
+)
+
+// givenParts are the parts of what a directory has given, as it keeps it.
+func (d *dir) givenParts(job fsm.JobID, r fsm.RegionName, try uint64) (parts []*fsm.StageRegion) {
+	add := func() *fsm.StageRegion {
+		p := &fsm.StageRegion{Giver: d.giver(job), Region: r, Try: try, Part: uint64(len(parts)) + 1, Longest: d.Settings().LongestLease, Given: true}
+		parts = append(parts, p)
+		return p
+	}
+	for n := range d.StagedNodes() {
+		add().Node = n
+	}
+	for t, p := range d.StagedTenants() {
+		part := add()
+		part.Tenants = append(part.Tenants, fsm.GivenTenant{Tenant: *t, Unit: *p})
+	}
+	return parts
+}
+
+// TestG2WhatWasGivenIsKeptUntilTheJobHasEnded, and nothing of it afterwards.
+func TestG2WhatWasGivenIsKeptUntilTheJobHasEnded(t *testing.T) {
+	global, us := handing(t)
+	n1, _ := global.Node("n1")
+	job, sum := given(t, global, us, "us")
+	if kept := slices.Collect(global.StagedNodes()); len(kept) != 3 || kept[0] != n1 {
+		t.Errorf("the nodes %v are kept", kept)
+	}
+	addr, region := n1.Addr, fsm.RegionName("eu")
+	global.refused(fsm.CodeHandingOver, &fsm.PutNode{Name: "e2", Addr: &addr, Token: ptr("t"), Region: &region}, "us")
+	us.ok(&fsm.ArriveRegion{Giver: global.giver(job), Digest: sum})
+	global.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepPromote, To: fsm.StepClean})
+	if len(global.givenParts(job, "us", 1)) != 5 {
+		t.Errorf("%d records are kept while nodes are told", len(global.givenParts(job, "us", 1)))
+	}
+	global.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepClean, To: fsm.StepDone})
+	if left := global.givenParts(job, "us", 1); len(left) > 0 {
+		t.Errorf("%d records are kept of a job that has ended", len(left))
+	}
+}
+
+// TestG2I1WhatARecoveryLostIsTakenOverInARecovery: the region's group does not know what it
+// was given any more, or as it was before it was given, or as it had arrived. It is told of it
+// anew, and reads every node before it grants anything.
+func TestG2I1WhatARecoveryLostIsTakenOverInARecovery(t *testing.T) {
+	global, before := handing(t)
+	job := global.ok(&fsm.BeginGive{Region: "us"}).Job
+	told := before.clone(t)
+	all := global.parts(job, "us", 1)
+	for _, p := range all {
+		told.ok(p)
+	}
+	sum := global.Digest("us")
+	global.ok(&fsm.GiveRegion{ID: job, Digest: sum})
+	arrive := &fsm.ArriveRegion{Giver: global.giver(job), Digest: sum}
+	parts := global.givenParts(job, "us", 2)
+	for _, us := range []*dir{before, told} {
+		us.refused(fsm.CodeRegionNotReady, parts[0], "recover")
+		id := us.recover()
+		if r := us.do(arrive).Refusal; r == nil || r.Code != fsm.CodeTaskUnknown && r.Code != fsm.CodeStale {
+			t.Fatalf("what it was told of before has arrived: %v", r)
+		}
+		us.refused(fsm.CodeRecovering, all[0]) // as if it were to be given yet
+		us.ok(&fsm.TakeOver{Recovery: id})
+		for _, p := range parts {
+			us.ok(p)
+		}
+		late := us.clone(t)
+		us.ok(arrive)
+		us.refused(fsm.CodeStale, &fsm.EndRecovery{Recovery: id}, "taken over")
+		us.refused(fsm.CodeStale, &fsm.EndRecovery{Recovery: id, Nodes: us.nodeRefs("n1", "n2", "n3")}, "taken over")
+		a, b := fsm.UnitRef{Unit: "a", ID: idOf(us, "a")}, fsm.UnitRef{Unit: "b", ID: idOf(us, "b")}
+		us.ok(&fsm.TakeOver{Recovery: id, Units: []fsm.TakenUnit{taken(a, "n2", "n1"), taken(b, "n2", "n3")}})
+		us.ok(&fsm.EndRecovery{Recovery: id, Nodes: us.nodeRefs("n1", "n2", "n3")})
+		if p, _ := us.Placed("a"); p.Node != "n2" || p.Promoted() {
+			t.Errorf("a is %+v", p)
+		}
+		us.ok(arrive) // its answer was lost
+		us.ok(&fsm.CloseIntake{Giver: global.giver(job)})
+
+		late.ok(&fsm.EndRecovery{Recovery: id})
+		late.refused(fsm.CodeRegionNotReady, arrive, "recover")
+	}
+}
+
+// TestG2AGiverThatWasRecoveredTellsAnew: its leader's terms may begin anew.
+func TestG2AGiverThatWasRecoveredTellsAnew(t *testing.T) {
+	global, us := handing(t)
+	job := global.ok(&fsm.BeginGive{Region: "us"}).Job
+	us.ok(global.parts(job, "us", 7)[0])
+	id := global.recover()
+	nodes := global.nodeRefs("n1", "n2", "n3", "e1")
+	us.refused(fsm.CodeStale, &fsm.StageRegion{Giver: global.giver(job), Region: "us", Try: 7, Part: 2}, "next")
+	for _, p := range global.parts(job, "us", 1) {
+		us.ok(p)
+	}
+	var units []fsm.TakenUnit
+	for t := range global.Tenants("", "") {
+		p, _ := global.Placed(fsm.UnitName(t.Name))
+		units = append(units, taken(fsm.UnitRef{Unit: p.Unit, ID: p.ID}, p.Node))
+	}
+	global.ok(&fsm.TakeOver{Recovery: id, Units: units})
+	global.ok(&fsm.EndRecovery{Recovery: id, Nodes: nodes})
+	i, _ := us.Intake(global.giver(0).Authority)
+	if i.Try != 1 || i.History != 2 {
+		t.Errorf("the region was told %+v", i)
+	}
+}
