@@ -65,8 +65,8 @@
 // a trial is answered the others follow in a window that grows with each answer.
 // Where the node refuses with 503, only what it refused waits: it may serve reads. A
 // request whose body is, or may be, over 64 KiB could not be sent again, and waits
-// before its body is read. A node that is down costs nobody a connect meanwhile but
-// the one who probes it (R5).
+// before its body is read. A node that is down costs nobody a connect meanwhile
+// (R5).
 //
 // A request that a node may have got and does not answer is given up once the
 // directory says that the node is lost and the unit elsewhere (Lost in refused.go): where

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -219,16 +220,22 @@ func (c *controlFake) tenant(w http.ResponseWriter, r *http.Request) {
 // nodeFake is a node: it keeps the requests that it got.
 type nodeFake struct {
 	*httptest.Server
-	name string
+	name  string
+	asked atomic.Int64 // whether it is well
 
 	mu   sync.Mutex
 	seen []*http.Request
 }
 
-// newNode starts a node. handler nil: it answers its name.
+// newNode starts a node. handler nil: it answers its name. It is well, and does not count
+// who asks for that.
 func newNode(t *testing.T, name string, handler http.HandlerFunc) *nodeFake {
 	n := &nodeFake{name: name}
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/_health" {
+			n.asked.Add(1)
+			return
+		}
 		n.mu.Lock()
 		n.seen = append(n.seen, r)
 		n.mu.Unlock()

@@ -62,7 +62,7 @@ func New(cfg Config) (*Proxy, error) {
 const globalSuffix = ".global"
 
 func (p *Proxy) newDirectory(cache string, log hclog.Logger) *directory {
-	return newDirectory(newUpstreams(p.cfg.ConnectTimeout, p.cfg.ClientTLS, p.holds.nodeUp, log), p.changed, cache, log)
+	return newDirectory(newUpstreams(p.cfg.ConnectTimeout, p.cfg.ClientTLS, p.holds.nodeUp, func(*http1.Upstream) { p.server.LookAtLost() }, log), p.changed, cache, log)
 }
 
 func (p *Proxy) open() (err error) {
@@ -87,17 +87,42 @@ func (p *Proxy) open() (err error) {
 	if err != nil {
 		return err
 	}
+	p.watchRegions()
 	p.metrics, err = newMetrics(p)
 	return err
+}
+
+// watchRegions has the routers of all other regions watched, so that a region which cannot
+// be reached is known before it is asked (G9).
+func (p *Proxy) watchRegions() {
+	own := p.dir.table()
+	if own == nil {
+		return
+	}
+	for _, d := range []*directory{p.dir, p.global} {
+		for _, r := range d.regions.all() {
+			if r.name != own.own {
+				r.routers.Load().doubt()
+			}
+		}
+	}
 }
 
 // changed takes in that the table of d has changed by events, or altogether where whole
 // is set.
 func (p *Proxy) changed(d *directory, events []fsm.Event, whole bool) {
 	p.holds.changed(events, whole)
-	if whole && setLost(d.table()) && p.server != nil {
+	if !whole {
+		return
+	}
+	news := setLost(d.table())
+	if p.server == nil {
+		return // it is being opened
+	}
+	if news {
 		p.server.LookAtLost()
 	}
+	p.watchRegions()
 }
 
 // close frees what open made.

@@ -55,6 +55,9 @@ func (h handler) relayBy(r *http1.Request, d *http1.Decision, f found, unit []by
 	d.Tried++
 	d.Lines = appendRoute(d.Lines, unit, f.t.position.Revision)
 	d.Lines = append(strconv.AppendInt(append(d.Lines, routeHold...), h.holdTime(r, d).Milliseconds(), 10), "\r\n"...)
+	if up.Stats().Idle.Load() == 0 {
+		f.home.routers.Load().doubt() // a connect follows: should it be in vain, what the others do is known by then
+	}
 	d.Forward(up)
 }
 
@@ -145,13 +148,15 @@ func (p *Proxy) regionNamed(name string) *region {
 	return p.dir.regions.named(name)
 }
 
-// relayLost decides about a request that a router keeps waiting: whether that answers at
-// all is found out, and where it does not the request is given up, and sent by another one
-// if R2 allows that.
+// relayLost decides about a request that a router keeps waiting: whether that, and its
+// region's others, answer at all is found out, and where it does not the request is given
+// up, and sent by another one if R2 allows that and that one is known to answer.
 func (h handler) relayLost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bool {
-	if !u.Lost() {
-		u.Doubt()
-		return false
+	routers := h.regionNamed(u.Region()).routers.Load()
+	next := routers.after(u)
+	if !u.Lost() || next != nil && !next.Well() {
+		routers.doubt()
+		return false // it is known in a moment
 	}
 	d.Defer() // it is routed anew
 	return true

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"domicile/dataplane/proxy/http1"
 	"domicile/fsm"
 	"domicile/internal/netfault"
 )
@@ -274,66 +275,134 @@ func TestG9LinkThatFailsWhileRequestsWaitLetsThemGo(t *testing.T) {
 	p.counts(map[outcome]uint64{outcomeExpired: 20 - unknown, outcomeBroken: unknown})
 }
 
+// cutRegion is a pair whose us is reached from eu over links to three routers.
+type cutRegion struct {
+	*pair
+	links []*netfault.Link
+	slow  chan struct{} // what a client asks for as "slow" is answered once it is closed
+}
+
+func newCutRegion(t *testing.T) *cutRegion {
+	domain := "0.0.1" // within which 127.0.0.1 is: questions to routers are no tenant's requests
+	x := &cutRegion{slow: make(chan struct{}), pair: newPair(t, func(c *Config) {
+		c.ConnectTimeout = 200 * time.Millisecond
+		c.Domain, domain = domain, "" // of us alone
+	})}
+	node := newNode(t, "n1", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery == "slow" {
+			<-x.slow
+		}
+		echo("us")(w, r)
+	})
+	t.Cleanup(func() { close(x.slow) })
+	x.nodeUS = node
+	x.inUS.await(x.us.change(node.info()))
+	var addrs []string
+	for range 3 {
+		link, err := netfault.New(x.inUS.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(link.Close)
+		x.links, addrs = append(x.links, link), append(addrs, "http://"+link.Addr())
+	}
+	x.tell(x.global.change(routers("us", addrs...)))
+	return x
+}
+
+func (x *cutRegion) cut() {
+	for _, l := range x.links {
+		l.Cut()
+	}
+}
+
+func (x *cutRegion) routers() []*http1.Upstream { return x.inEU.regionNamed("us").routers.Load().ups }
+
+// found waits until each router is known to be silent, or to answer, without a request.
+func (x *cutRegion) found(t *testing.T, known func(*http1.Upstream) bool) {
+	t.Helper()
+	for _, up := range x.routers() {
+		eventually(t, func() error {
+			if !known(up) {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+}
+
 // TestG9SilentLinkIsFoundOut: a link takes connections and carries nothing. Nobody waits
 // for its answer for long, nothing that may have been executed is repeated, and once that is
 // known nobody waits at all.
 func TestG9SilentLinkIsFoundOut(t *testing.T) {
-	x := newPair(t, func(c *Config) { c.ConnectTimeout = 200 * time.Millisecond })
-	link, err := netfault.New(x.inUS.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.Close)
-	x.tell(x.global.change(routers("us", "http://"+link.Addr())))
-	ask := func(method string, header http.Header) answer {
-		return x.inEU.send(method, "/t/acme/query", header, "")
-	}
-	if a := ask("POST", nil); a.body != "us 0" {
-		t.Fatalf("got %d %q", a.StatusCode, a.body)
-	}
-	link.Cut()
-	plain := x.inEU.later("POST", "/t/acme/query", nil, "x")
-	keyed := x.inEU.later("POST", "/t/acme/query", http.Header{"Idempotency-Key": {"k"}}, "x")
-	read := x.inEU.later("GET", "/t/acme/query", nil, "")
-	(<-plain).wants(t, 502, "outcome_unknown")
-	(<-keyed).wants(t, 502, "outcome_unknown")
-	(<-read).wants(t, 502, codeRegion)
-	up := x.inEU.regionNamed("us").routers.Load().ups[0]
-	dials := up.Stats().Dials.Load() + up.Stats().Reused.Load()
-	for range 50 {
-		a := ask("POST", nil)
-		a.wants(t, 502, codeRegion)
-	}
-	if n := up.Stats().Dials.Load() + up.Stats().Reused.Load() - dials; n > 25 {
-		t.Errorf("50 requests to a region that is silent took %d connections", n)
-	}
-	link.Heal()
+	x := newCutRegion(t)
+	plain := x.inEU.later("POST", "/t/acme/query?slow", nil, "x")
+	keyed := x.inEU.later("POST", "/t/acme/query?slow", http.Header{"Idempotency-Key": {"k"}}, "x")
+	read := x.inEU.later("GET", "/t/acme/query?slow", nil, "")
 	eventually(t, func() error {
-		if a := ask("POST", nil); a.body != "us 0" {
-			return fmt.Errorf("got %d %q", a.StatusCode, a.body)
+		if len(x.nodeUS.requests()) < 3 {
+			return errNotYet
 		}
 		return nil
 	})
+	x.cut()
+	(<-plain).wants(t, 502, "outcome_unknown")
+	(<-keyed).wants(t, 502, "outcome_unknown")
+	(<-read).wants(t, 502, codeRegion)
+	x.found(t, (*http1.Upstream).Lost)
+	for range 50 {
+		x.inEU.send("POST", "/t/acme/query", nil, "x").wants(t, 502, codeRegion)
+	}
+	if n := len(x.nodeUS.requests()); n != 3 {
+		t.Errorf("the node got %d requests, want 3", n)
+	}
+	for _, l := range x.links {
+		l.Heal()
+	}
+	x.found(t, (*http1.Upstream).Well)
 	if a := x.inEU.send("POST", "/t/acme/query", nil, "abc"); a.body != "us 3" {
 		t.Errorf("healed: got %d %q", a.StatusCode, a.body)
+	}
+}
+
+// TestG9ACutIsKnownBeforeARequestMeetsIt: the routers of other regions are watched, those of
+// the own one are not; so even the first request after a cut is sent to nobody.
+func TestG9ACutIsKnownBeforeARequestMeetsIt(t *testing.T) {
+	x := newCutRegion(t)
+	x.found(t, (*http1.Upstream).Well)
+	x.cut()
+	x.found(t, (*http1.Upstream).Lost)
+	x.inEU.send("POST", "/t/acme/query", nil, "x").wants(t, 502, codeRegion)
+	for _, up := range x.inUS.regionNamed("us").routers.Load().ups {
+		if n := up.Stats().Dials.Load(); n != 0 {
+			t.Errorf("a proxy of us has connected to a router of us %d times", n)
+		}
 	}
 }
 
 // TestG9SlowRouterIsNotTakenForSilent: it answers questions, however long a statement takes.
 func TestG9SlowRouterIsNotTakenForSilent(t *testing.T) {
 	wait := make(chan struct{})
-	var asked atomic.Int32
-	p, _, _ := viaRouter(t, func(c *Config) { c.ConnectTimeout = 100 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/_health" {
-			if asked.Add(1) == 3 {
-				close(wait)
-			}
-			return
-		}
+	p, _, all := viaRouter(t, func(c *Config) { c.ConnectTimeout = 200 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
 		<-wait
 		echo("slow")(w, r)
 	})
-	if a := p.send("POST", "/t/acme/query", nil, "abc"); a.body != "slow 3" {
+	a := p.later("POST", "/t/acme/query", nil, "abc")
+	eventually(t, func() error {
+		if len(all[0].requests()) == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	asked := all[0].asked.Load()
+	eventually(t, func() error {
+		if all[0].asked.Load() < asked+4 {
+			return errNotYet
+		}
+		return nil
+	})
+	close(wait)
+	if a := <-a; a.body != "slow 3" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
 	}
 }

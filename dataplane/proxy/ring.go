@@ -64,6 +64,13 @@ func (r *ring) after(up *http1.Upstream) *http1.Upstream {
 	return nil
 }
 
+// doubt has it found out, of all of them at once, whether they answer.
+func (r *ring) doubt() {
+	for _, up := range r.ups {
+		up.Doubt()
+	}
+}
+
 // index gives the place of an upstream among the servers, -1 for another one.
 func (r *ring) index(up *http1.Upstream) int { return slices.Index(r.ups, up) }
 

@@ -24,6 +24,7 @@ type upstreams struct {
 	connect time.Duration
 	tls     func(host string) *tls.Config // for https addresses
 	onUp    func(*http1.Upstream)
+	onLost  func(*http1.Upstream) // of a region's router
 	log     hclog.Logger
 
 	mu     sync.Mutex
@@ -31,9 +32,9 @@ type upstreams struct {
 	failed map[fsm.NodeName]uint64 // requests that found no connection, and the errors of upstreams that were closed
 }
 
-func newUpstreams(connect time.Duration, tls func(string) *tls.Config, onUp func(*http1.Upstream), log hclog.Logger) *upstreams {
+func newUpstreams(connect time.Duration, tls func(string) *tls.Config, onUp, onLost func(*http1.Upstream), log hclog.Logger) *upstreams {
 	return &upstreams{
-		connect: connect, tls: tls, onUp: onUp, log: log,
+		connect: connect, tls: tls, onUp: onUp, onLost: onLost, log: log,
 		open: map[fsm.NodeName]*http1.Upstream{}, failed: map[fsm.NodeName]uint64{},
 	}
 }
@@ -98,7 +99,7 @@ func (u *upstreams) dialer(cfg http1.UpstreamConfig, addr string) (*http1.Upstre
 
 // router makes the upstream of one of a region's routers.
 func (u *upstreams) router(addr string, of fsm.RegionName) (*http1.Upstream, error) {
-	return u.dialer(http1.UpstreamConfig{Name: routerPrefix + string(of), Region: string(of), AskAfter: u.connect / 2, AskWell: "/_health"}, addr)
+	return u.dialer(http1.UpstreamConfig{Name: routerPrefix + string(of), Region: string(of), AskAfter: u.connect / 4, AskWell: "/_health", OnLost: u.onLost}, addr)
 }
 
 var errAddr = errors.New("want host:port, http://host:port or https://host:port")

@@ -326,6 +326,8 @@ type UpstreamConfig struct {
 	// AskWell is the target of a GET that whoever is at u answers with 200 as long as it
 	// works (Doubt); "" is none.
 	AskWell string
+	// OnLost, if set, is called when it does not answer that any more. It must not block.
+	OnLost func(*Upstream)
 
 	// OnUp, if set, is called when a connect has succeeded after the node was
 	// down. It must not block.

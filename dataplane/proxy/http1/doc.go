@@ -44,6 +44,8 @@
 //     the connection's goroutine starts it and waits for it.
 //   - tunnel copier: one per upgraded connection; the same.
 //   - prober: one per [Upstream] that is down; ends when it is up or closed.
+//   - watcher: one per [Upstream] that there was doubt of ([Upstream.Doubt]), in place
+//     of the prober; ends when it is closed.
 //
 // [Server.Shutdown], [Server.Close] and [Upstream.Close] wait for theirs.
 package http1

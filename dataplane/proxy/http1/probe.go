@@ -9,9 +9,14 @@ import (
 	"time"
 )
 
-// probeTimeout bounds the TCP connect of a probe, so that probes start at
-// least twice a second.
-const probeTimeout = 500 * time.Millisecond
+const (
+	// probeTimeout bounds the TCP connect of a probe, so that probes start at
+	// least twice a second.
+	probeTimeout = 500 * time.Millisecond
+	// probeWait is how long the request that starts a probe waits for what it finds, where
+	// the last one was refused: whoever refuses a connection, or takes it, says so at once.
+	probeWait = 50 * time.Millisecond
+)
 
 // connect makes a connection for which a place in open was taken, and keeps
 // the node's state by its outcome.
@@ -28,26 +33,63 @@ func (u *Upstream) connect(probe bool) (*upConn, error) {
 // getApart makes a connection for an upgrade, outside of the pool.
 func (u *Upstream) getApart() (*upConn, error) {
 	u.mu.Lock()
-	probe := u.down
 	switch {
 	case u.closed:
 		u.mu.Unlock()
 		return nil, ErrClosed
-	case u.down && u.probing:
-		u.mu.Unlock()
-		u.stats.RefusedDown.Add(1)
-		return nil, ErrDown
 	case u.down:
-		u.probing = true
+		if !u.probedLocked() {
+			return nil, ErrDown
+		}
+	default:
+		u.mu.Unlock()
 	}
-	u.mu.Unlock()
-	c, err := u.dial(probe)
-	u.settle(probe, err)
+	c, err := u.dial(false)
+	u.settle(false, err)
 	if err != nil {
 		return nil, err
 	}
 	c.apart = true
 	return c, nil
+}
+
+// probedLocked has it found out for a request whether the upstream, which is down, is back,
+// and tells whether it is known to be by now. The request that finds no probe under way
+// starts one; it waits for its outcome only where that is to be expected in a moment, so
+// that nobody waits for a node or a region that is silent (G9). It unlocks.
+func (u *Upstream) probedLocked() bool {
+	if u.probing {
+		u.mu.Unlock()
+		u.stats.RefusedDown.Add(1)
+		return false
+	}
+	u.probing = true
+	probed := make(chan struct{})
+	u.probed = probed
+	refuses := u.refuses
+	u.mu.Unlock()
+	u.wakeProber()
+	if refuses {
+		t := time.NewTimer(u.probeWait)
+		defer t.Stop()
+		select {
+		case <-probed:
+		case <-t.C:
+		case <-u.stop:
+		}
+	}
+	if u.Up() {
+		return true
+	}
+	u.stats.RefusedDown.Add(1)
+	return false
+}
+
+func (u *Upstream) wakeProber() {
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (u *Upstream) dial(probe bool) (*upConn, error) {
@@ -97,9 +139,6 @@ func (u *Upstream) handshake(ctx context.Context, nc net.Conn) (net.Conn, error)
 // settle takes in how a connect ended.
 func (u *Upstream) settle(probe bool, err error) {
 	u.mu.Lock()
-	if probe {
-		u.probing = false
-	}
 	if err == nil {
 		wasDown := u.upLocked()
 		u.mu.Unlock()
@@ -108,11 +147,24 @@ func (u *Upstream) settle(probe bool, err error) {
 		}
 		return
 	}
+	if probe {
+		u.endProbeLocked()
+	}
 	if ourFault(err) {
 		u.mu.Unlock()
 		return
 	}
+	u.refuses = errors.Is(err, syscall.ECONNREFUSED)
 	u.downAndUnlock(err)
+}
+
+// endProbeLocked lets go whoever waits for the outcome of a probe.
+func (u *Upstream) endProbeLocked() {
+	u.probing = false
+	if u.probed != nil {
+		close(u.probed)
+		u.probed = nil
+	}
 }
 
 // ourFault tells errors that say nothing about the node.
@@ -127,12 +179,15 @@ func (u *Upstream) broken(err error) {
 	u.stats.Errors.Add(1)
 	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
 		u.mu.Lock()
+		u.refuses = false
 		u.downAndUnlock(err)
 	}
 }
 
-// upLocked marks the node as up and tells whether it was down.
+// upLocked marks the node as up and tells whether it was down. Any connect answers what
+// a probe would.
 func (u *Upstream) upLocked() bool {
+	defer u.endProbeLocked()
 	if !u.down {
 		return false
 	}
@@ -155,7 +210,10 @@ func (u *Upstream) downAndUnlock(err error) {
 	idle := u.takeIdleLocked()
 	waiting := u.waiting
 	u.waiting = nil
-	if !u.prober {
+	switch {
+	case u.watched.Load():
+		u.wakeProber()
+	case !u.prober:
 		u.prober = true
 		u.probers.Add(1)
 		go u.probe()
@@ -168,8 +226,8 @@ func (u *Upstream) downAndUnlock(err error) {
 	closeAll(idle)
 }
 
-// probe is the prober: it tries to connect until the node is up again. A
-// request may be the probe in its place.
+// probe is the prober of what is not watched: it tries to connect, every ProbeEvery and
+// when a request asks for it, until the upstream is up again.
 func (u *Upstream) probe() {
 	defer u.probers.Done()
 	tick := time.NewTicker(u.cfg.ProbeEvery)
@@ -179,16 +237,13 @@ func (u *Upstream) probe() {
 		case <-u.stop:
 			return
 		case <-tick.C:
+		case <-u.wake:
 		}
 		u.mu.Lock()
-		if !u.down || u.closed {
+		if !u.down || u.closed || u.watched.Load() {
 			u.prober = false
 			u.mu.Unlock()
 			return
-		}
-		if u.probing {
-			u.mu.Unlock()
-			continue
 		}
 		u.probing = true
 		u.open++

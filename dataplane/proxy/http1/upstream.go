@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrDown: the upstream is known to be down and a probe is under way.
+	// ErrDown: the upstream is known to be down; a probe is under way.
 	ErrDown = errors.New("http1: the node is known to be down")
 	// ErrBusy: all connections of the upstream are in use.
 	ErrBusy = errors.New("http1: all connections to the node are in use")
@@ -26,29 +26,37 @@ var (
 // Connections are reused newest first, and looked at before: one on which
 // anything arrived, or that was closed, is thrown away. After a failed connect
 // the node is down: its unused connections are closed, and requests fail at once
-// with ErrDown but for the one that finds no probe under way, which is the probe.
+// with ErrDown until a probe finds it back. One that finds no probe under way
+// starts one.
 type Upstream struct {
 	cfg UpstreamConfig
 	log hclog.Logger
 	// askAfter is cfg.AskAfter in ticks.
-	askAfter int64
-	stats    UpstreamStats
-	up       atomic.Bool // as !down, for readers without the lock
-	lost     atomic.Bool
-	late     atomic.Int64 // until when it gets no Spare's request, in ns since 1970; 0: it does
+	askAfter  int64
+	made      time.Time
+	probeWait time.Duration
+	stats     UpstreamStats
+	up        atomic.Bool // as !down, for readers without the lock
+	lost      atomic.Bool
+	late      atomic.Int64 // until when it gets no Spare's request, in ns since 1970; 0: it does
+
+	watched atomic.Bool  // the watcher is there, which is the prober, too
+	well    atomic.Int64 // when the watcher had an answer last, in ns since made; 0: never
 
 	mu      sync.Mutex
 	idle    []*upConn // by the time they were put, the oldest first
 	waiting []chan *upConn
 	open    int // in use, idle, and being made; upgraded ones left out
 	down    bool
-	probing bool // somebody is connecting to find out
-	prober  bool // the goroutine is there
+	refuses bool          // the last connect that failed was refused, not left without an answer
+	probing bool          // a probe is under way, or asked for
+	probed  chan struct{} // closed at the end of the probe that a request waits for; nil: none does
+	prober  bool          // the goroutine is there
+	asked   *upConn       // the watcher's own connection
 	closed  bool
-	doubted bool      // Doubt's question is under way
-	well    time.Time // when that was answered last
 	sweeper *time.Timer
 
+	wake    chan struct{} // has the prober, or the watcher, look at once
 	stop    chan struct{} // closed by Close
 	probers sync.WaitGroup
 }
@@ -78,7 +86,7 @@ func NewUpstream(cfg UpstreamConfig) (*Upstream, error) {
 	setDefault(&cfg.MaxIdle, 256)
 	setDefault(&cfg.Wait, 50*time.Millisecond)
 	setDefault(&cfg.ProbeEvery, 500*time.Millisecond)
-	u := &Upstream{cfg: cfg, log: cfg.Logger, stop: make(chan struct{})}
+	u := &Upstream{cfg: cfg, log: cfg.Logger, made: time.Now(), probeWait: probeWait, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	if cfg.AskAfter > 0 {
 		u.askAfter = ticks(cfg.AskAfter)
 	}
@@ -123,7 +131,7 @@ func (u *Upstream) Up() bool { return u.up.Load() }
 // are asked about then (Handler.Lost). It tells whether that is news.
 func (u *Upstream) SetLost(lost bool) (changed bool) { return u.lost.Swap(lost) != lost }
 
-// Lost tells what SetLost said last, or Doubt has found out.
+// Lost tells what SetLost said last, or the watcher has found out (Doubt).
 func (u *Upstream) Lost() bool { return u.lost.Load() }
 
 // Stats gives its counters.
@@ -148,6 +156,9 @@ func (u *Upstream) Close() {
 		close(w)
 	}
 	u.waiting = nil
+	if u.asked != nil {
+		_ = u.asked.nc.Close() // the watcher is woken, and ends
+	}
 	u.mu.Unlock()
 	if first {
 		close(u.stop)
@@ -199,7 +210,10 @@ func (u *Upstream) get(fresh bool, now time.Duration) (*upConn, error) {
 		return nil, ErrClosed
 	}
 	if u.down {
-		return u.getDownLocked()
+		if u.probedLocked() {
+			return u.get(fresh, now)
+		}
+		return nil, ErrDown
 	}
 	if u.open >= u.cfg.MaxConns {
 		return u.waitLocked()
@@ -219,19 +233,6 @@ func (u *Upstream) popLocked() *upConn {
 		c.since = time.Time{}
 	}
 	return c
-}
-
-// getDownLocked makes the request the probe if there is none. It unlocks.
-func (u *Upstream) getDownLocked() (*upConn, error) {
-	if u.probing {
-		u.mu.Unlock()
-		u.stats.RefusedDown.Add(1)
-		return nil, ErrDown
-	}
-	u.probing = true
-	u.open++
-	u.mu.Unlock()
-	return u.connect(true)
 }
 
 // waitLocked waits for a connection to come back. It unlocks.
