@@ -163,6 +163,9 @@ func clone(t *testing.T, s *fsm.State) *fsm.State {
 	for m := range s.Members() {
 		must(b.AddMember(m))
 	}
+	for r := range s.Regions() {
+		must(b.AddRegion(r))
+	}
 	for n := range s.Nodes() {
 		must(b.AddNode(n, s.ListRevision(n.Name)))
 	}
@@ -171,6 +174,12 @@ func clone(t *testing.T, s *fsm.State) *fsm.State {
 	}
 	for j := range s.Jobs() {
 		must(b.AddJob(j))
+	}
+	for x := range s.Tasks() {
+		must(b.AddTask(x))
+	}
+	for q := range s.Requests() {
+		must(b.AddRequest(q))
 	}
 	for i := range s.Intakes() {
 		must(b.AddIntake(i))
