@@ -49,7 +49,7 @@ func (c *change) tellDeparting(j *Job, cmd *TellTask) *Refusal {
 		}
 		c.undoDeparting(j, p)
 	case TaskDeparted:
-		if j.Step != StepSent && j.Step != StepRemove {
+		if j.Step != StepRemove && (j.Step != StepSent || c.flipsItself()) {
 			return stale
 		}
 		c.departed(j, p)
@@ -122,6 +122,10 @@ func (c *change) endLocal(j *Job) {
 	c.end(j)
 	c.endTask(j)
 }
+
+// flipsItself reports whether a tenant goes from this directory, or comes, with the entry
+// that changes its home (rehome): no word that comes before can be true.
+func (c *change) flipsItself() bool { return c.scope.Region == "" }
 
 // departed has what this directory's nodes hold of a unit go, some time after it has
 // settled (TaskSettled): the global directory has it elsewhere.

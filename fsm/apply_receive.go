@@ -10,6 +10,9 @@ func (c *change) receive(cmd *BeginTask) (JobID, *Refusal) {
 	if known && e.unit != nil {
 		return 0, busy(cmd.Tenant) // what was left here of it is still being removed
 	}
+	if _, ok := c.Move(UnitName(cmd.Tenant)); ok {
+		return 0, busy(cmd.Tenant) // a former tenant of the name was deleted in the middle of a move
+	}
 	home, r := c.place(&CreateTenant{Name: cmd.Tenant, Region: cmd.Region, Node: cmd.Node, Silent: cmd.Silent})
 	if r != nil {
 		return 0, r
@@ -47,7 +50,7 @@ func (c *change) tellReceiving(j *Job, cmd *TellTask) *Refusal {
 		next.Other, unit.Epoch = &source, source.Epoch
 		c.putJob(&next)
 		c.put(p, &unit)
-	case cmd.Word == TaskArrived && j.Step == StepCopy:
+	case cmd.Word == TaskArrived && j.Step == StepCopy && !c.flipsItself():
 		c.land(j, p)
 	case cmd.Word == TaskArrived && j.Step == StepPromote:
 	default:
@@ -77,13 +80,21 @@ func (c *change) forgoReceive(j *Job, why *Refusal) {
 }
 
 // advanceReceive is AdvanceJob of a receive that is undone: every node has answered that
-// it holds nothing any more.
+// it holds nothing any more; or of one whose tenant has arrived, and was deleted before it
+// was promoted.
 func (c *change) advanceReceive(j *Job, cmd *AdvanceJob) *Refusal {
-	if j.Step != StepUndo || cmd.To != StepDone || cmd.Refusal != nil || cmd.Keep != 0 {
+	p, ok := c.Placed(UnitName(j.Tenant))
+	deleted := j.Step == StepPromote && (!ok || p.ID != j.Unit || !p.kept())
+	if j.Step != StepUndo && !deleted || cmd.To != StepDone || cmd.Refusal != nil || cmd.Keep != 0 {
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
 	}
 	next := *j
 	next.Problem = ""
+	if deleted {
+		next.Refusal = refuse(CodeDeleted, "the tenant was deleted", "tenant", string(j.Tenant))
+		c.endLocal(&next)
+		return nil
+	}
 	c.endLocal(&next)
 	c.dropHeld(j.Tenant)
 	return nil

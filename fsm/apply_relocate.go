@@ -69,6 +69,8 @@ func (c *change) advanceRelocation(j *Job, cmd *AdvanceJob) *Refusal {
 	switch {
 	case cmd.Keep != 0 || (cmd.To == StepUndo) != (cmd.Refusal != nil) || cmd.Refusal != nil && cmd.Refusal.Code == "":
 		return refuse(CodeBadRequest, "a refusal with a code is given when a move is undone, and only then")
+	case cmd.To == StepDone && (j.Step == StepClean || j.Step == StepUndo) && c.hasPart(j):
+		return refuse(CodeStale, "this directory's part of the move has not ended", "tenant", string(j.Tenant))
 	case before && cmd.To == StepUndo:
 		next.Refusal = cmd.Refusal.kept()
 		c.putJob(&next)
@@ -88,6 +90,12 @@ func (c *change) advanceRelocation(j *Job, cmd *AdvanceJob) *Refusal {
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
 	}
 	return nil
+}
+
+// hasPart reports whether this directory's own part of a relocation is under way.
+func (c *change) hasPart(j *Job) bool {
+	t, ok := c.tasks.Get(j.ID)
+	return ok && !t.Over()
 }
 
 // free ends the work on a tenant's name.

@@ -9,6 +9,9 @@ func (c *change) beginTask(cmd *BeginTask) Result {
 	if r := cmd.check(); r != nil {
 		return refused(r)
 	}
+	if r := c.partOf(cmd.Job, cmd.Kind, cmd.Tenant, cmd.ID); r != nil {
+		return refused(r)
+	}
 	if t, ok := c.tasks.Get(cmd.Job); ok {
 		return c.begunTask(t, cmd.Kind, cmd.ID)
 	}
@@ -34,17 +37,42 @@ func (c *change) beginTask(cmd *BeginTask) Result {
 }
 
 func (cmd *BeginTask) check() *Refusal {
+	if r := checkTask(cmd.Job, cmd.Kind, cmd.Tenant, cmd.ID); r != nil {
+		return r
+	}
 	switch {
-	case !ValidName(string(cmd.Tenant)):
-		return badName("tenant", string(cmd.Tenant))
-	case cmd.ID == 0 || cmd.Job == 0 || cmd.ID > maxID || UnitID(cmd.Job) > maxID:
-		return refuse(CodeBadRequest, "a task names the job that it is of, and the tenant's id")
 	case len(cmd.Schema) > MaxSchema:
 		return refuse(CodeBadRequest, "the schema is longer than 192 KiB")
 	case cmd.Kind == TaskReceive && !cmd.Source.valid():
 		return refuse(CodeBadRequest, "a tenant is received from a node: its name, its address and the epoch that it writes")
-	case cmd.Kind < TaskCreate || cmd.Kind > TaskReceive:
+	}
+	return nil
+}
+
+// checkTask refuses what cannot be recorded as a task.
+func checkTask(job JobID, kind TaskKind, name TenantName, id UnitID) *Refusal {
+	switch {
+	case !ValidName(string(name)):
+		return badName("tenant", string(name))
+	case id == 0 || job == 0 || id > maxID || UnitID(job) > maxID:
+		return refuse(CodeBadRequest, "a task names the job that it is of, and the tenant's id")
+	case kind < TaskCreate || kind > TaskReceive:
 		return refuse(CodeBadRequest, "this server knows no such task; start it with a newer version")
+	}
+	return nil
+}
+
+// partOf refuses, in the global directory, a task that is not a part of the relocation that
+// it names: that job is there to be looked at.
+func (c *change) partOf(job JobID, kind TaskKind, name TenantName, id UnitID) *Refusal {
+	if c.scope.Region != "" {
+		return nil
+	}
+	if kind != TaskDepart && kind != TaskReceive {
+		return refuse(CodeBadRequest, "the global group does a task to "+kind.String()+" as a job of its own", "job", job.String())
+	}
+	if j, ok := c.running.Get(job); !ok || j.Kind != JobRelocate || j.Tenant != name || j.Unit != id {
+		return refuse(CodeTaskOver, "no move of tenant "+string(name)+" to another directory has the number "+job.String()+" any more", "job", job.String(), "tenant", string(name))
 	}
 	return nil
 }
@@ -132,6 +160,12 @@ func (c *change) idOf(t *tenancy) UnitID {
 
 func (c *change) forgoTask(cmd *ForgoTask) Result {
 	if r := c.Heeds(cmd.Origin, cmd.Job); r != nil {
+		return refused(r)
+	}
+	if r := checkTask(cmd.Job, cmd.Kind, cmd.Tenant, cmd.ID); r != nil {
+		return refused(r)
+	}
+	if r := c.partOf(cmd.Job, cmd.Kind, cmd.Tenant, cmd.ID); r != nil {
 		return refused(r)
 	}
 	t, ok := c.tasks.Get(cmd.Job)

@@ -12,6 +12,10 @@ func (p *planner) receive(j *fsm.Job) {
 	switch j.Step {
 	case fsm.StepCopy:
 		p.followForeign(j)
+	case fsm.StepPromote:
+		if p.subject(j) == nil { // it was deleted
+			p.step(j, fsm.StepDone)
+		}
 	case fsm.StepUndo:
 		p.remove(j)
 	}

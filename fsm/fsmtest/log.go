@@ -17,6 +17,7 @@ type Log struct {
 	// calm logs are of one region, or two, know all commands soon and delete less, so
 	// that units get copies and flip; the others meet more refusals.
 	calm, two bool
+	levels    *levels // unless nil, the log is of NewRegionsLog
 }
 
 // NewLog begins a log; those of odd seeds are calm, every other one of these in two
@@ -26,8 +27,10 @@ func NewLog(seed uint64) *Log {
 }
 
 // Entries gives a log of n entries that were applied to an empty state.
-func Entries(seed uint64, n int) []fsm.Entry {
-	l, s := NewLog(seed), fsm.New()
+func Entries(seed uint64, n int) []fsm.Entry { return entries(NewLog(seed), n) }
+
+func entries(l *Log, n int) []fsm.Entry {
+	s := fsm.New()
 	entries := make([]fsm.Entry, n)
 	for i := range entries {
 		entries[i] = l.Next(s)
@@ -60,6 +63,11 @@ func (l *Log) Next(s *fsm.State) fsm.Entry {
 func (l *Log) one(in int) bool { return l.rand.IntN(in) == 0 }
 
 func (l *Log) command(s *fsm.State) fsm.Command {
+	if l.levels != nil {
+		if c := l.levelsCommand(s); c != nil {
+			return c
+		}
+	}
 	if l.calm && s.Level() < fsm.Version && l.one(4) {
 		return &fsm.PutMember{Member: fsm.Member{ID: "a", Raft: "127.0.0.1:1", Version: fsm.Version}}
 	}
