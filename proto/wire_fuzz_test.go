@@ -2,6 +2,7 @@ package proto_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"domicile/fsm"
@@ -12,35 +13,45 @@ import (
 // Any bytes are an entry or an error; an entry keeps every invariant and is
 // encoded to itself.
 func FuzzEntries(f *testing.F) {
-	for _, e := range append(goldenLog(), fsmtest.Entries(1, 60)...) {
+	for _, e := range slices.Concat(goldenLog(), fsmtest.Entries(1, 60), fsmtest.RegionsEntries(2, 150), fsmtest.RegionsEntries(3, 150)) {
 		b, err := proto.EncodeEntry(e)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
-	log := fsmtest.Entries(5, 120)
+	logs := [][]fsm.Entry{fsmtest.Entries(5, 120), fsmtest.RegionsEntries(4, 120), fsmtest.RegionsEntries(5, 120)}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := fsm.New()
-		for _, e := range log {
-			s.Apply(e)
-		}
-		e, err := proto.DecodeEntry(s.Revision()+1, 9, b)
-		if err != nil {
+		if _, err := proto.DecodeEntry(1, 9, b); err != nil {
 			return
 		}
-		prev, before := s.Revision(), view(t, s)
-		_, events := s.Apply(e)
-		if err := fsm.Check(s); err != nil {
-			t.Fatalf("%T %+v: %v", e.Cmd, e.Cmd, err)
-		}
-		if err := before.Apply(prev, s.Revision(), events); err != nil || !before.Equal(view(t, s)) {
-			t.Fatalf("%T %+v: the events do not tell what changed: %v", e.Cmd, e.Cmd, err)
-		}
-		if hexHash(t, readSnapshot(t, snapshotBytes(t, s))) != hexHash(t, s) {
-			t.Fatalf("%T %+v: the snapshot differs", e.Cmd, e.Cmd)
+		for _, log := range logs {
+			fuzzEntry(t, log, b)
 		}
 	})
+}
+
+// fuzzEntry applies an entry behind a log.
+func fuzzEntry(t *testing.T, log []fsm.Entry, b []byte) {
+	s := fsm.New()
+	for _, e := range log {
+		s.Apply(e)
+	}
+	e, err := proto.DecodeEntry(s.Revision()+1, 9, b)
+	if err != nil {
+		return
+	}
+	prev, before := s.Revision(), view(t, s)
+	_, events := s.Apply(e)
+	if err := fsm.Check(s); err != nil {
+		t.Fatalf("%T %+v: %v", e.Cmd, e.Cmd, err)
+	}
+	if err := before.Apply(prev, s.Revision(), events); err != nil || !before.Equal(view(t, s)) {
+		t.Fatalf("%T %+v: the events do not tell what changed: %v", e.Cmd, e.Cmd, err)
+	}
+	if hexHash(t, readSnapshot(t, snapshotBytes(t, s))) != hexHash(t, s) {
+		t.Fatalf("%T %+v: the snapshot differs", e.Cmd, e.Cmd)
+	}
 }
 
 // Any bytes are a snapshot that holds, or an error; and so is anything inside

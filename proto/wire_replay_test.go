@@ -49,22 +49,33 @@ func TestI3SameLogSameBytes(t *testing.T) {
 		logs = 100
 	}
 	for seed := range logs {
-		a, b := fsm.New(), fsm.New()
-		for _, e := range fsmtest.Entries(uint64(seed), 200) {
-			a.Apply(e)
-			b.Apply(wire(t, e))
-		}
-		if hexHash(t, a) != hexHash(t, b) {
-			t.Fatalf("log %d: two replays differ", seed)
-		}
+		sameBytes(t, seed, fsmtest.Entries(uint64(seed), 200))
+	}
+	for seed := range logs / 2 {
+		sameBytes(t, seed, fsmtest.RegionsEntries(uint64(seed), 300))
+	}
+}
+
+func sameBytes(t *testing.T, seed int, log []fsm.Entry) {
+	t.Helper()
+	a, b := fsm.New(), fsm.New()
+	for _, e := range log {
+		a.Apply(e)
+		b.Apply(wire(t, e))
+	}
+	if hexHash(t, a) != hexHash(t, b) {
+		t.Fatalf("log %d: two replays differ", seed)
 	}
 }
 
 // A snapshot taken at any entry, written late, and followed by the rest of the
 // log equals the whole log.
 func TestSnapshotAndTailEqualTheWholeLog(t *testing.T) {
-	for seed := range 60 {
+	for seed := range 100 {
 		log := fsmtest.Entries(uint64(seed), 200)
+		if seed >= 60 {
+			log = fsmtest.RegionsEntries(uint64(seed), 200)
+		}
 		whole := fsm.New()
 		var taken []*fsm.State
 		for _, e := range log {
@@ -86,8 +97,11 @@ func TestSnapshotAndTailEqualTheWholeLog(t *testing.T) {
 
 // A snapshot reads the same before and after the state has gone on.
 func TestSnapshotIsNotChangedByLaterEntries(t *testing.T) {
-	for seed := range 20 {
+	for seed := range 30 {
 		l, s := fsmtest.NewLog(uint64(seed)), fsm.New()
+		if seed >= 20 {
+			l = fsmtest.NewRegionsLog(uint64(seed))
+		}
 		var taken []*fsm.State
 		var bytesThen [][]byte
 		for range 150 {
