@@ -12,13 +12,14 @@ import (
 // cut off from all others, in both directions, and from nothing else: a link
 // tells who dialled by the process that owns the other end.
 type cuts struct {
+	diallers netfault.Diallers
+
 	mu    sync.Mutex
-	pids  map[string]int
 	ways  map[[2]string]*netfault.Way // who dials, "" where it is no node; who listens
 	links []*netfault.Link
 }
 
-func newCuts() *cuts { return &cuts{pids: map[string]int{}, ways: map[[2]string]*netfault.Way{}} }
+func newCuts() *cuts { return &cuts{ways: map[[2]string]*netfault.Way{}} }
 
 func (c *cuts) close() {
 	if c == nil {
@@ -38,7 +39,7 @@ func (c *cuts) listener(process string) (listen, reach string, err error) {
 	if reach, err = freePort(); err != nil {
 		return "", "", err
 	}
-	l, err := netfault.NewGate(reach, listen, func(conn net.Conn) *netfault.Way { return c.way(c.dialler(conn), process) })
+	l, err := netfault.NewGate(reach, listen, func(conn net.Conn) *netfault.Way { return c.way(c.diallers.Name(conn), process) })
 	if err != nil {
 		return "", "", err
 	}
@@ -50,9 +51,7 @@ func (c *cuts) started(process string, pid int) {
 	if c == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pids[process] = pid
+	c.diallers.Runs(process, pid)
 }
 
 func (c *cuts) way(from, to string) *netfault.Way {
@@ -91,11 +90,4 @@ func (c *cuts) heal() {
 	for _, w := range c.ways {
 		w.Heal()
 	}
-}
-
-// dialler names the node at the other end of a connection; "": none of them.
-func (c *cuts) dialler(conn net.Conn) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return netfault.Dialler(conn, c.pids)
 }

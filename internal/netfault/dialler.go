@@ -4,42 +4,96 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// Dialler names the process at the other end of a connection that came over IPv4
-// loopback: the one of pids, by name, that has its socket open. "" for none of them, and
-// where the connection has closed already. It asks the kernel and /proc, so it works
-// on Linux alone.
-func Dialler(c net.Conn, pids map[string]int) string {
-	inode, err := socketOf(c.RemoteAddr().String(), c.LocalAddr().String())
-	if err != nil {
-		return ""
-	}
-	for name, pid := range pids {
-		if owns(pid, inode) {
-			return name
-		}
-	}
-	return ""
+// Diallers tells which processes dial. One look at what they have open serves all
+// connections that came before it began: where the machine is slow and connections are
+// given up and made anew, they would come faster than they are told apart one by one. The
+// zero Diallers knows of no process.
+type Diallers struct {
+	mu   sync.Mutex // guards what is below
+	pids map[string]int
+	next *look // has not begun
+
+	looking sync.Mutex // held by the look that is under way
 }
 
-// owns reports whether a process has a socket open.
-func owns(pid int, inode string) bool {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, _ := os.ReadDir(dir) // gone with its process
-	for _, fd := range fds {
-		if to, err := os.Readlink(dir + "/" + fd.Name()); err == nil && to == "socket:["+inode+"]" {
-			return true
+// look finds the processes that have sockets open.
+type look struct {
+	names map[string]string // by the socket's inode; "": none has it
+	done  bool              // guarded by Diallers.looking
+}
+
+// Runs says which process a name stands for from now on.
+func (d *Diallers) Runs(name string, pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pids == nil {
+		d.pids = map[string]int{}
+	}
+	d.pids[name] = pid
+}
+
+// Name names the process at the other end of a connection that came over IPv4 loopback:
+// the one that has its socket open. "" for none that it was told of, and where the
+// connection has closed already. It asks the kernel and /proc, so it works on Linux alone.
+func (d *Diallers) Name(c net.Conn) string {
+	inode, err := socketOf(c.RemoteAddr().String(), c.LocalAddr().String())
+	if err != nil || inode == closedInode {
+		return ""
+	}
+	d.mu.Lock()
+	if d.next == nil {
+		d.next = &look{names: map[string]string{}}
+	}
+	l := d.next
+	l.names[inode] = ""
+	d.mu.Unlock()
+
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	if !l.done {
+		d.mu.Lock()
+		d.next = nil
+		pids := maps.Clone(d.pids)
+		d.mu.Unlock()
+		l.at(pids)
+		l.done = true
+	}
+	return l.names[inode]
+}
+
+// at looks at what processes have open, until every socket is found.
+func (l *look) at(pids map[string]int) {
+	left := len(l.names)
+	for name, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		fds, _ := os.ReadDir(dir) // gone with its process
+		for _, fd := range fds {
+			to, _ := os.Readlink(dir + "/" + fd.Name())
+			inode, ok := strings.CutPrefix(strings.TrimSuffix(to, "]"), "socket:[")
+			if _, wanted := l.names[inode]; !ok || !wanted {
+				continue
+			}
+			l.names[inode] = name
+			if left--; left == 0 {
+				return
+			}
 		}
 	}
-	return false
 }
+
+// closedInode is what the kernel tells of a socket that no process has open any more.
+const closedInode = "0"
 
 // socketOf finds the inode of the connection from local to remote. It asks for that
 // one alone (sock_diag(7)): /proc/net/tcp takes milliseconds, in which a storm of

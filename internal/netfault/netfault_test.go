@@ -3,6 +3,7 @@ package netfault
 import (
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,50 @@ func TestGateTellsDiallersApart(t *testing.T) {
 	say(t, conns[1], "two")
 	hear(t, conns[1], "two")
 	silent(t, conns[0])
+}
+
+// TestDiallersAreNamedHoweverManyDialAtOnce: each connection is named after the process that
+// has it open, and one that is closed already after none.
+func TestDiallersAreNamedHoweverManyDialAtOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := func() (mine, far net.Conn) {
+		if mine, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		if far, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { mine.Close(); far.Close() })
+		return mine, far
+	}
+	var d Diallers
+	_, before := accepted()
+	if name := d.Name(before); name != "" {
+		t.Errorf("named %q before there was a name", name)
+	}
+	d.Runs("another", os.Getppid())
+	d.Runs("this", os.Getpid())
+	gone, closed := accepted()
+	var names sync.WaitGroup
+	for range 200 {
+		_, far := accepted()
+		names.Go(func() {
+			if name := d.Name(far); name != "this" {
+				t.Errorf("named %q", name)
+			}
+		})
+	}
+	gone.Close()
+	names.Go(func() {
+		if name := d.Name(closed); name != "" {
+			t.Errorf("a closed connection is named %q", name)
+		}
+	})
+	names.Wait()
 }
 
 // TestTapSeesWhatPasses: in order, each way, what was garbled as it was sent; and the end.

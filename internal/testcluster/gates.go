@@ -1,7 +1,6 @@
 package testcluster
 
 import (
-	"maps"
 	"net"
 	"os/exec"
 	"sync"
@@ -17,18 +16,19 @@ type gates struct {
 	t   testing.TB
 	tap *tap
 
+	diallers netfault.Diallers // the test is ""
+
 	mu   sync.Mutex
 	ways map[[2]string]*netfault.Way // who dials, who listens
-	pids map[string]int              // of the processes that run
 }
 
 func newGates(t testing.TB) *gates {
-	return &gates{t: t, tap: newTap(), ways: map[[2]string]*netfault.Way{}, pids: map[string]int{}}
+	return &gates{t: t, tap: newTap(), ways: map[[2]string]*netfault.Way{}}
 }
 
 func (g *gates) listener(process string) (listen, reach string) {
 	listen, reach = FreeAddr(g.t), FreeAddr(g.t)
-	l, err := netfault.NewGate(reach, listen, func(c net.Conn) *netfault.Way { return g.way(g.dialler(c), process) })
+	l, err := netfault.NewGate(reach, listen, func(c net.Conn) *netfault.Way { return g.way(g.diallers.Name(c), process) })
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -43,13 +43,6 @@ func (g *gates) command(_, program string, args []string) *exec.Cmd {
 func (g *gates) flags() []string { return nil }
 
 func (g *gates) lives(process, region string) { g.tap.lives(process, region) }
-
-// started tells the process that a name stands for from now on.
-func (g *gates) started(process string, pid int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pids[process] = pid
-}
 
 func (g *gates) way(from, to string) *netfault.Way {
 	g.mu.Lock()
@@ -93,13 +86,4 @@ func each(a, b []string, f func(a, b string)) {
 			}
 		}
 	}
-}
-
-// dialler names the process at the other end of a connection, or is "" for the
-// test.
-func (g *gates) dialler(c net.Conn) string {
-	g.mu.Lock()
-	pids := maps.Clone(g.pids)
-	g.mu.Unlock()
-	return netfault.Dialler(c, pids)
 }

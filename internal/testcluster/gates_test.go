@@ -47,7 +47,7 @@ func TestGateKnowsWhoDialled(t *testing.T) {
 	if !echoes() {
 		t.Error("the test itself is cut off, as p1 is")
 	}
-	g.started("p1", os.Getpid())
+	g.diallers.Runs("p1", os.Getpid())
 	if echoes() {
 		t.Error("this process is p1 now, and is not cut off")
 	}

@@ -134,7 +134,7 @@ func (p *Process) Start() {
 		p.t.Fatalf("start %s: %v", p.Name, err)
 	}
 	if g, ok := p.net.(*gates); ok {
-		g.started(p.ID, cmd.Process.Pid)
+		g.diallers.Runs(p.ID, cmd.Process.Pid)
 	}
 	ended := make(chan struct{})
 	p.mu.Lock()
