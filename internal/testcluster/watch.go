@@ -3,6 +3,8 @@ package testcluster
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"domicile/fsm"
 	"domicile/internal/wait"
+	"domicile/proto"
 	"domicile/proto/follow"
 )
 
@@ -232,10 +235,18 @@ func (w *watch) name() string {
 
 // current waits until the watch has what was committed before now.
 func (w *watch) current() {
-	begin := time.Now()
+	var committed fsm.Revision
 	wait.For(w.t, "the test's copy of the directory of "+w.name()+" is current", func() error {
-		if heard := w.client.Heard(); heard.Before(begin) {
-			return fmt.Errorf("it is of %v", heard)
+		if committed == 0 {
+			a := do(context.Background(), quick, http.MethodGet, w.c.AnyControl().URL+"/_shard/settings?consistent", "")
+			n, err := strconv.ParseUint(a.Header.Get(proto.HeaderRevision), 10, 64)
+			if a.Status != http.StatusOK || err != nil {
+				return fmt.Errorf("which revision that is, is not told: %s", a)
+			}
+			committed = fsm.Revision(n)
+		}
+		if at := w.client.Position().Revision; at < committed {
+			return fmt.Errorf("it is at revision %d, the directory at %d", at, committed)
 		}
 		return nil
 	})
