@@ -77,6 +77,7 @@ func (w *writer) stop() {
 // concurrent creates loses no acknowledged tenant, makes none twice and leaves
 // none on a node, and the data path sees nothing of it.
 func TestI3KillTheLeaderDuringCreates(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 3, Proxies: 1})
 	c.Must(c.Do(http.MethodPut, c.Proxies[0].URL+"/_shard/tenants/steady", `{"schema":"create table log (n integer)"}`), http.StatusCreated)
 	load := startWriter(t, c, c.Proxies[0].URL+"/t/steady")
@@ -115,6 +116,7 @@ func TestI3KillTheLeaderDuringCreates(t *testing.T) {
 // TestR3DataPathWithoutControlPlane: with every control server killed reads
 // and writes go on, and a proxy restarted with its cache file forwards.
 func TestR3DataPathWithoutControlPlane(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 2, Proxies: 1})
 	proxy := c.Proxies[0]
 	created := time.Now()
@@ -163,6 +165,7 @@ func TestR3DataPathWithoutControlPlane(t *testing.T) {
 // TestI8RestartOfEverything: a deployment that was killed whole comes back with
 // all that was acknowledged.
 func TestI8RestartOfEverything(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 2, Proxies: 1})
 	var names []string
 	for i := range 10 {

@@ -47,6 +47,7 @@ func post(t *testing.T, url, body string) string {
 // TestO1DataAPIExamples runs every shell command of docs/data-api.md, in its order,
 // against a deployment of its own, and asks for the answer that the page shows.
 func TestO1DataAPIExamples(t *testing.T) {
+	t.Parallel()
 	page := filepath.Join("..", "..", "docs", "data-api.md")
 	blocks := fences(t, page)
 	if len(blocks) < 8 {

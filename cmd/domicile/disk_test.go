@@ -22,6 +22,7 @@ import (
 // and change nothing, reads go on, and with room again writes are taken, all
 // acknowledged rows being there, also after a kill -9.
 func TestI10FullDiskOfANode(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, Disks: testcluster.NeedDisks})
 	node, url := c.Nodes[0], c.Proxies[0].URL
 	c.Must(c.Do(http.MethodPut, url+"/_shard/tenants/acme", `{"schema":"create table log (n integer, filler text)"}`), http.StatusCreated)
@@ -108,6 +109,7 @@ func routersOf(t *testing.T, c *testcluster.Cluster, control string) func(region
 // refuses changes with an error that says so, loses nothing, and takes them
 // again once there is room.
 func TestI3FullDiskOfAControlServer(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1, Disks: testcluster.NeedDisks})
 	server := c.Controls[0]
 	routers := routersOf(t, c, server.URL)
@@ -160,6 +162,7 @@ func TestI3FullDiskOfAControlServer(t *testing.T) {
 // that was acknowledged is lost, no two nodes acknowledge, and once the disks are
 // well all is written and copied as before.
 func TestFaultsI10FailingDiskUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{
 		Controls: 3, Nodes: 3, Proxies: 2, Faults: true, Disks: testcluster.NeedDisks,
 		ControlArgs: faultControlArgs(faultLease), NodeArgs: []string{"--lease"},
@@ -167,7 +170,7 @@ func TestFaultsI10FailingDiskUnderLoad(t *testing.T) {
 	names := tenantNames("f", 3)
 	createReplicated(t, c, "n1", names...)
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	fails := func(p *testcluster.Process, action faultpoint.Action, label string) {

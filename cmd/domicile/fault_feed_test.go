@@ -15,6 +15,7 @@ import (
 // connection; a feed that is slow or cut holds writes up no longer than until its
 // copy is taken out. Nothing is lost, and in the end the copies are equal.
 func TestFaultsL9GarbledAndCutFeeds(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 2, faultLease)
 	if !c.Bytewise() {
 		t.Skip("a network of namespaces garbles nothing")
@@ -23,7 +24,7 @@ func TestFaultsL9GarbledAndCutFeeds(t *testing.T) {
 	createReplicated(t, c, "n1", names...)
 	source, follower := c.Nodes[0], c.Nodes[1]
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	// Whoever receives it tells of it in its log.

@@ -107,13 +107,14 @@ var moveSteps = []struct {
 // step of a move under load. The move is finished or undone, the tenant is written again,
 // nothing that was acknowledged is lost and nothing is left behind.
 func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
-	c := faultCluster(t, 4, faultLease)
-	for i, step := range moveSteps {
-		name := fmt.Sprintf("m%d", i)
+	t.Parallel()
+	start := func(t *testing.T) *testcluster.Cluster { return faultCluster(t, 4, faultLease) }
+	goThrough(t, len(moveSteps), start, func(t *testing.T, c *testcluster.Cluster, i int) {
+		step, name := moveSteps[i], fmt.Sprintf("m%d", i)
 		t.Run(fmt.Sprintf("%s at %s %s, stays %v", step.who, step.label, step.on, step.stays), func(t *testing.T) {
 			createReplicated(t, c, "n1", name)
 			rec := history.NewRecorder()
-			load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{name}, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
+			load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{name}, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
 			func() {
 				defer load.Stop()
 				awaitProgress(t, rec, 10, name)
@@ -151,19 +152,17 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 			c.Verify(name)
 			c.Must(c.Do(http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
 		})
-		if t.Failed() {
-			break
-		}
-	}
+	})
 }
 
 // TestFaultsM5AProxyDiesWhileItHolds: the proxy through which a move was asked for, and
 // in which writes are held, is ended in the pause; the other one serves, and the move ends.
 func TestFaultsM5AProxyDiesWhileItHolds(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 3, faultLease)
 	createReplicated(t, c, "n1", "p0")
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"p0"}, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"p0"}, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, "p0")
 	leader := c.Leader()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // after each round all goes on and the copies are equal. DOMICILE_FAULT_TIME,
 // DOMICILE_FAULT_SEED, DOMICILE_FAULT_ROUND; docs/faults.md says how to read and repeat a run.
 func TestFaultsAtRandom(t *testing.T) {
-	if testing.Short() || os.Getenv("DOMICILE_FAULT_TIME") == "" {
+	if testing.Short() || !longRun() {
 		t.Skip("make test-fault runs it, for as long as DOMICILE_FAULT_TIME says")
 	}
 	seed, lasts := faultSeed(t), faultTime(t)

@@ -29,8 +29,10 @@ func TestFaultsAtRandomOverRegions(t *testing.T) {
 	}
 	seed, lasts, round := faultSeed(t), time.Duration(0), 8*time.Second
 	group := testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1, ControlArgs: faultControlArgs(faultLease), NodeArgs: []string{"--lease"}}
-	if os.Getenv("DOMICILE_FAULT_TIME") != "" {
+	if longRun() {
 		lasts, round, group.Controls = faultTime(t), 15*time.Second, 3
+	} else {
+		t.Parallel()
 	}
 	if n, err := strconv.Atoi(os.Getenv("DOMICILE_FAULT_CONTROLS")); err == nil {
 		group.Controls = n

@@ -27,10 +27,28 @@ func reach(t *testing.T, r faultpoint.Rule, among []*testcluster.Process) (kille
 	return killed
 }
 
+// lanes is in how many deployments at a time the steps of a test are gone through.
+const lanes = 2
+
+// goThrough takes the steps of a test one after another, each lane every second one in a
+// deployment of its own, until one fails.
+func goThrough[D any](t *testing.T, steps int, start func(*testing.T) D, take func(t *testing.T, in D, step int)) {
+	for lane := range lanes {
+		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
+			t.Parallel()
+			in := start(t)
+			for i := lane; i < steps && !t.Failed(); i += lanes {
+				take(t, in, i)
+			}
+		})
+	}
+}
+
 // TestFaultsL5KillAtEveryStepOfAFailover: whoever leads is ended at a step of a
 // failover, or the node that is promoted is; the next leader goes on, the units
 // are written again, and nothing that was acknowledged is lost.
 func TestFaultsL5KillAtEveryStepOfAFailover(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 3, faultLease)
 	steps := []struct {
 		label, on string
@@ -45,7 +63,7 @@ func TestFaultsL5KillAtEveryStepOfAFailover(t *testing.T) {
 		names := tenantNames(fmt.Sprintf("s%d-", i), 2)
 		createReplicated(t, c, "n1", names...)
 		rec := history.NewRecorder()
-		load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
+		load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
 		func() {
 			defer load.Stop()
 			awaitProgress(t, rec, 10, names...)

@@ -28,7 +28,7 @@ func faultCluster(t *testing.T, nodes int, lease time.Duration, nodeArgs ...stri
 }
 
 func faultControlArgs(lease time.Duration) []string {
-	return []string{"--auto-failover", lease.String(), "--repair-after", "1s", "--remove-after", "1s"}
+	return []string{"--auto-failover", lease.String(), "--repair-after", "1s", "--remove-after", "200ms"}
 }
 
 // createReplicated creates tenants for the load, each with a copy in sync.
@@ -128,7 +128,7 @@ func TestFaultsL10ControlPlaneKilledUnderLoad(t *testing.T) {
 	names := tenantNames("k", 4)
 	createReplicated(t, c, "", names...)
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	c.Leader().Kill()
@@ -162,7 +162,7 @@ func TestFaultsL11CleanStopUnderLoad(t *testing.T) {
 	names := tenantNames("s", 6)
 	createReplicated(t, c, "n1", names...)
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	c.Nodes[0].Stop()
@@ -184,6 +184,7 @@ func TestFaultsL11CleanStopUnderLoad(t *testing.T) {
 // acknowledging before any other node starts, and the tenants are written again
 // on their copies. With --ack primary, so that nothing but the lease stops it.
 func TestFaultsI1CutOffNodeStopsFirst(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 2, faultLease, "--ack", "primary")
 	names := tenantNames("d", 10)
 	createReplicated(t, c, "n1", names...)
@@ -262,6 +263,19 @@ func awaitPrimary(t *testing.T, c *testcluster.Cluster, tenant, node string) {
 
 // pass lets time go by that belongs to what is tested: a lease that runs out.
 func pass(d time.Duration) { <-time.After(d) }
+
+// loadPause is the time between a client's answer and its next request: three times as long
+// in an ordinary run, where the load takes most of the machine, as where faults are made
+// for long.
+func loadPause() time.Duration {
+	if longRun() {
+		return 5 * time.Millisecond
+	}
+	return 15 * time.Millisecond
+}
+
+// longRun reports whether DOMICILE_FAULT_TIME is given.
+func longRun() bool { return os.Getenv("DOMICILE_FAULT_TIME") != "" }
 
 // faultTime is how long faults are made at random: DOMICILE_FAULT_TIME.
 func faultTime(t *testing.T) time.Duration {

@@ -13,6 +13,7 @@ import (
 // while a node that is cut off still holds one, and writes. It is failed over by force
 // to a node that needs none: nobody else writes before its lease has run out.
 func TestFaultsI1ForceWaitsForALeaseThatStillRuns(t *testing.T) {
+	t.Parallel()
 	const lease = 4 * time.Second
 	c := testcluster.Start(t, testcluster.Options{
 		Controls: 3, Nodes: 1, Proxies: 2, Faults: true,

@@ -39,6 +39,7 @@ func wipe(t *testing.T, n *testcluster.Process) {
 // that has lost its folder, is 503 through a proxy, for reads and writes; a tenant that
 // there is not, and a path that the data API has not, are 404 as ever.
 func TestT4ATenantThatItsNodeLostIsNever404(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 1})
 	proxy, node := c.Proxies[0].URL, c.Nodes[0]
 	c.Must(c.Do(http.MethodPut, proxy+"/_shard/tenants/acme", `{"schema":"create table log (n integer)"}`), http.StatusCreated)
@@ -75,11 +76,12 @@ func TestT4ATenantThatItsNodeLostIsNever404(t *testing.T) {
 // with an empty folder: its tenants are answered by their copies, with all that was
 // acknowledged, without a 404 in between, and it has copies again.
 func TestL11C6AWipedNodeGivesWhatItHeldToItsCopies(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 2, 5*time.Second)
 	names := tenantNames("w", 3)
 	createReplicated(t, c, "n1", names...)
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 20, names...)
 	wipe(t, c.Node("n1"))
@@ -194,6 +196,7 @@ func keptAside(t *testing.T, n *testcluster.Process, unit string) []string {
 // acknowledged; where the file cannot be opened no request fails. What is left of the file
 // is kept aside, and the node has a copy again, from an image.
 func TestI10ADamagedPrimaryIsGivenToItsCopy(t *testing.T) {
+	t.Parallel()
 	c, names := damagedCluster(t)
 	for _, name := range names {
 		path := unitFile(t, c.Node("n1"), name)
@@ -228,11 +231,12 @@ func TestI10ADamagedPrimaryIsGivenToItsCopy(t *testing.T) {
 // and it is started again within its lease: what was acknowledged is all on the copy,
 // which takes over.
 func TestI10ADamagedFileIsMetAtTheStart(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 2, 5*time.Second)
 	names := tenantNames("d", 3)
 	createReplicated(t, c, "n1", names...)
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 20, names...)
 	n1 := c.Node("n1")
@@ -260,6 +264,7 @@ func TestI10ADamagedFileIsMetAtTheStart(t *testing.T) {
 // acknowledged alone; then the node lost its folder. By hand, with force, the tenant is
 // back as its copy has it, and the answer says what it lacks.
 func TestL6ForceBringsATenantBackThatItsNodeLost(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
 		ControlArgs: []string{"--auto-failover", "1s", "--repair-after", "1s", "--remove-after", "1s"}, NodeArgs: []string{"--lease"}})
 	createReplicated(t, c, "n1", "acme")

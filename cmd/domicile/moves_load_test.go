@@ -23,7 +23,7 @@ func TestM3AHundredMovesAtOnceFailNoRequest(t *testing.T) {
 	}
 	loaded := names[:8]
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: loaded, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: loaded, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, loaded...)
 	for round := range 2 {

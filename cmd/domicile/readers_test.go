@@ -92,6 +92,7 @@ func (f *farCluster) on() string {
 // TestC8R7FarReadsAreServedNearAndSeeWhatWasWritten: from the read replica, also after a
 // failover at home; from the primary, while the replica is down.
 func TestC8R7FarReadsAreServedNearAndSeeWhatWasWritten(t *testing.T) {
+	t.Parallel()
 	f := startFar(t)
 	before := f.served()
 	for range 60 {
@@ -135,6 +136,7 @@ func TestC8R7FarReadsAreServedNearAndSeeWhatWasWritten(t *testing.T) {
 // TestC8L8NoFailoverGoesToAReadReplica: where its region is lost, the tenant is read in the
 // other, and written nowhere, whatever is asked for.
 func TestC8L8NoFailoverGoesToAReadReplica(t *testing.T) {
+	t.Parallel()
 	f := startFar(t)
 	at := f.write()
 	f.reads(at)
@@ -177,6 +179,7 @@ func TestC8L8NoFailoverGoesToAReadReplica(t *testing.T) {
 // TestC8I2NothingOfATenantIsLeftWhereItIsNotReadAnyMore, and a proxy that does not know
 // yet reads on.
 func TestC8I2NothingOfATenantIsLeftWhereItIsNotReadAnyMore(t *testing.T) {
+	t.Parallel()
 	f := startFar(t)
 	f.reads(f.write())
 	if n := filesWith(t, f.n3.Data, "confidential"); n == 0 {

@@ -53,6 +53,7 @@ func freshPorts(t *testing.T, blocks []string) []string {
 // on ports of this test's own: make targets are checked to exist, servers are
 // started, the rest must succeed.
 func TestO1ReadmeCommands(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +134,7 @@ func shell(t *testing.T, work string, env []string, line string) {
 // TestO1DevKeepsItsData: dev serves a tenant, and serves it again after a
 // restart.
 func TestO1DevKeepsItsData(t *testing.T) {
+	t.Parallel()
 	addr, data := testcluster.FreeAddr(t), t.TempDir()
 	args := []string{"dev", "--data", data, "--listen", addr, "--control-listen", testcluster.FreeAddr(t), "--raft-listen", testcluster.FreeAddr(t), "--node-listen", "127.0.0.1:0"}
 	d := testcluster.Spawn(t, "dev", addr, data, args...)

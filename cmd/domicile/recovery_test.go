@@ -61,13 +61,14 @@ func awaitRecovered(t *testing.T, c *testcluster.Cluster) (r proto.Recovery) {
 // the two change nothing when they come back; the tenant that the directory does not know
 // is kept, and adopted.
 func TestFaultsO6RecoverFromALostMajority(t *testing.T) {
+	t.Parallel()
 	c := faultCluster(t, 3, faultLease)
 	names := tenantNames("r", 3)
 	createReplicated(t, c, "n1", names...)
 	lost, kept := c.Controls[:2], c.Controls[2]
 	kept.Kill()
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	c.Nodes[0].Kill() // the failover is in no log but those of the lost
@@ -77,7 +78,7 @@ func TestFaultsO6RecoverFromALostMajority(t *testing.T) {
 	c.AwaitCopiesInSync(1, names...)
 	createReplicated(t, c, "n2", "late")
 	rec2 := history.NewRecorder()
-	late := history.Start(history.LoadConfig{Recorder: rec2, Units: []string{"late"}, Proxies: proxyURLs(c), Clients: 1, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Seed: 2})
+	late := history.Start(history.LoadConfig{Recorder: rec2, Units: []string{"late"}, Proxies: proxyURLs(c), Clients: 1, Pause: loadPause(), Timeout: 30 * time.Second, Seed: 2})
 	awaitProgress(t, rec2, 20, "late")
 	late.Stop()
 	awaitProgress(t, rec, 10, names...)
@@ -157,6 +158,7 @@ func TestFaultsO6RecoverFromALostMajority(t *testing.T) {
 // one is silent. Nothing is done before it is written off; then the newest branch of each
 // tenant is served.
 func TestFaultsO6AnOldBackupIsRestored(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{
 		Controls: 1, Nodes: 3, Proxies: 1, Faults: true,
 		ControlArgs: []string{"--auto-failover", faultLease.String(), "--repair-after", "1s", "--remove-after", "1s"},
@@ -183,7 +185,7 @@ func TestFaultsO6AnOldBackupIsRestored(t *testing.T) {
 	}
 
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 3})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 3})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, names...)
 	c.Nodes[0].Kill() // the backup says that they are here

@@ -18,6 +18,7 @@ import (
 // every node. The nodes take nothing of that leader any more: they refuse it with 409, naming who holds
 // them; it fails nothing over, and no tenant is written twice.
 func TestFaultsI5ADeposedGroupOfARegionIsRefusedByItsNodes(t *testing.T) {
+	t.Parallel()
 	r, _, us := startTwoLevels(t, 1, 2)
 	names := tenantNames("d", 3)
 	createAtHome(t, us, "us", "us-n1", names...)

@@ -45,7 +45,7 @@ func createAtHome(t *testing.T, c *testcluster.Cluster, region, node string, nam
 // startLoad has clients write and read units through all proxies of a group.
 func startLoad(t *testing.T, c *testcluster.Cluster, units ...string) (*history.Recorder, *history.Load) {
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: units, Proxies: proxyURLs(c), Clients: 2, Pause: 10 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: units, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	t.Cleanup(load.Stop)
 	return rec, load
 }

@@ -120,13 +120,14 @@ func awaitBetween(t *testing.T, r *testcluster.Regions, id uint64) (j movedLine)
 // undone, the tenant is written in one place, which its home names, nothing that was
 // acknowledged is lost, and nothing is left behind.
 func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
-	r := moveRegions(t, 1, "1")
-	for i, step := range betweenSteps {
-		name := fmt.Sprintf("m%d", i)
+	t.Parallel()
+	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, 1, "1") }
+	goThrough(t, len(betweenSteps), start, func(t *testing.T, r *testcluster.Regions, i int) {
+		step, name := betweenSteps[i], fmt.Sprintf("m%d", i)
 		t.Run(fmt.Sprintf("%s at %s %s", step.who, step.label, step.on), func(t *testing.T) {
 			createIn(t, r, "us", name)
 			rec := history.NewRecorder()
-			load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{name}, Proxies: append(proxyURLs(r.Own["us"]), proxyURLs(r.Own["tr"])...), Clients: 2, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
+			load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{name}, Proxies: append(proxyURLs(r.Own["us"]), proxyURLs(r.Own["tr"])...), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: uint64(i)})
 			func() {
 				defer load.Stop()
 				awaitProgress(t, rec, 10, name)
@@ -166,10 +167,7 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 			r.Verify(name)
 			r.Must(r.Do(http.MethodDelete, r.Global.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
 		})
-		if t.Failed() {
-			break
-		}
-	}
+	})
 }
 
 // betweenCuts are links that are lost while the global leader stands at a point of a move
@@ -192,9 +190,10 @@ var betweenCuts = []struct {
 // writable where it is; afterwards it is written where one of the two regions is reached;
 // and once the link is back the move has ended, one way or the other, and nothing is left.
 func TestG9M5ARegionIsCutOffDuringAMove(t *testing.T) {
-	r := moveRegions(t, 1, "1")
-	for i, c := range betweenCuts {
-		name := fmt.Sprintf("c%d", i)
+	t.Parallel()
+	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, 1, "1") }
+	goThrough(t, len(betweenCuts), start, func(t *testing.T, r *testcluster.Regions, i int) {
+		c, name := betweenCuts[i], fmt.Sprintf("c%d", i)
 		t.Run(fmt.Sprintf("%s is cut off at %s %s", c.cut, c.label, c.on), func(t *testing.T) {
 			createIn(t, r, "us", name)
 			leader := r.Global.Leader()
@@ -227,10 +226,7 @@ func TestG9M5ARegionIsCutOffDuringAMove(t *testing.T) {
 			r.Verify(name)
 			r.Must(r.Do(http.MethodDelete, r.Global.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
 		})
-		if t.Failed() {
-			break
-		}
-	}
+	})
 }
 
 // awaitUndoing waits until it is decided that a move is undone.

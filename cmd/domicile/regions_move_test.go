@@ -79,7 +79,7 @@ func TestM1M4R21ATenantGoesFromRegionToRegionInUse(t *testing.T) {
 		proxies = append(proxies, proxyURLs(c)...)
 	}
 	rec := history.NewRecorder()
-	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"acme", "beta"}, Proxies: proxies, Clients: 2, Pause: 5 * time.Millisecond, Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"acme", "beta"}, Proxies: proxies, Clients: 2, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, "acme", "beta")
 	for i, to := range []string{"tr", "eu", "us"} {

@@ -115,6 +115,7 @@ func (p *partition) outside() {
 // nothing has changed. The link comes back: the first request lands where the failover put
 // its tenant, and the refused changes go through.
 func TestFaultsG9APartitionStepByStep(t *testing.T) {
+	t.Parallel()
 	p := startPartition(t)
 	p.goesOn()
 	awaitAnswer(t, "u0 is read from eu", http.StatusOK, func() testcluster.Answer { return p.read(p.eu.Proxies[0], "u0") })

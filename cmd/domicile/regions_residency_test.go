@@ -14,6 +14,7 @@ import (
 // TestI2NodesOfTwoRegionsTalkOnlyOfWhatMovesOrIsReadThere: one directory for both regions. Verify looks at
 // every byte that nodes of different regions sent each other.
 func TestI2NodesOfTwoRegionsTalkOnlyOfWhatMovesOrIsReadThere(t *testing.T) {
+	t.Parallel()
 	r := testcluster.StartRegions(t, testcluster.RegionsOptions{Global: testcluster.Options{
 		Controls: 1, Nodes: 2, Proxies: 1, Faults: true, ControlArgs: faultControlArgs(time.Second), NodeArgs: []string{"--lease"},
 	}})

@@ -16,6 +16,7 @@ import (
 // the names of others are known (502, never 404), and a name that is nowhere is not called unknown,
 // as the global group cannot be asked.
 func TestFaultsR3ARegionStartsAgainWhileItIsCutOff(t *testing.T) {
+	t.Parallel()
 	r, eu, us := startTwoLevels(t, 2, 2)
 	began := time.Now()
 	createAtHome(t, eu, "eu", "n1", "e0")

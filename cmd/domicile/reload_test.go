@@ -15,6 +15,7 @@ import (
 // secret from their files without a restart, and the old one no more; and each
 // ends with status 0 when it is stopped.
 func TestO5SIGHUPReloadsTheToken(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
 		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {

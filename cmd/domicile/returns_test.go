@@ -18,6 +18,7 @@ import (
 // the copy is back first, with a new disk, and is given the tenant; then the primary is
 // back with all of it.
 func TestL5TheFormerPrimaryTakesOverWhereTheCopyCameBackEmpty(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
 		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
 	proxy, primary, copied := c.Proxies[0].URL, c.Nodes[0], c.Nodes[1]
@@ -50,6 +51,7 @@ func TestL5TheFormerPrimaryTakesOverWhereTheCopyCameBackEmpty(t *testing.T) {
 // TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain: its primary may write only
 // while it promises, and it promises over the connection by which it follows.
 func TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
 		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
 	createReplicated(t, c, "n1", "acme")
@@ -81,6 +83,7 @@ func TestL10ACopyThatRestartsWithoutAControlPlaneFollowsAgain(t *testing.T) {
 // TestL7ANodeThatLostNothingKeepsNothingAside: its tenants were idle when it ended, and
 // live on elsewhere when it is back; what it holds is removed.
 func TestL7ANodeThatLostNothingKeepsNothingAside(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 3, Proxies: 1,
 		ControlArgs: faultControlArgs(2 * time.Second), NodeArgs: []string{"--lease"}})
 	createReplicated(t, c, "n1", "acme")
@@ -114,6 +117,7 @@ func TestL7ANodeThatLostNothingKeepsNothingAside(t *testing.T) {
 
 // TestL11ANodeWithoutLeaseHandsItsTenantsOver at a clean stop, like one that has a lease.
 func TestL11ANodeWithoutLeaseHandsItsTenantsOver(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1, ControlArgs: faultControlArgs(2 * time.Second)})
 	createReplicated(t, c, "n1", "acme")
 	write := func(n int) testcluster.Answer {

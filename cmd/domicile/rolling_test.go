@@ -60,6 +60,7 @@ func rollingTenants(t *testing.T) int {
 // again, one after another, each once the system says that it is whole, while clients
 // read and write every tenant through both proxies: no request fails, and nothing is lost.
 func TestL11RollingRestartUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 6, Proxies: 2,
 		// Long leases: where tests share a machine the group may be without a leader for seconds.
 		ControlArgs: []string{"--auto-failover", "10s"}, NodeArgs: []string{"--lease"}})

@@ -23,6 +23,7 @@ import (
 // CLI with a certificate works, and whoever has none is refused by the parts'
 // ports.
 func TestO5WholeDeploymentOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := certtest.NewCA(t, "parts")
 	cert, key := ca.Issue(t, "part", "127.0.0.1")
 	files := []string{"--tls-cert", cert, "--tls-key", key, "--tls-ca", ca.File}

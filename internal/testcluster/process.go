@@ -80,13 +80,19 @@ type Process struct {
 	log   *tail
 }
 
+// givenAddrs are those that FreeAddr gave: nothing may listen on one for a while.
+var givenAddrs sync.Map
+
 // FreeAddr gives a loopback address that nothing listens on. Its port lies
 // below the range that the kernel takes for outgoing connections, so that it
-// stays free while its process is down.
+// stays free while its process is down; no other test of this run is given it.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))
+		if _, given := givenAddrs.LoadOrStore(addr, true); given {
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
 			return addr
