@@ -38,6 +38,8 @@ type executor struct {
 	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
 	// homes tells a recovery which tenants live elsewhere; it is that long in this term.
 	homes func(sofar time.Duration) *loops.Homes
+	// given tells it in a term why it does not end yet: a region is being given to the group.
+	given func(term uint64) string
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64
@@ -148,7 +150,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 		s.news = newsOf(s.keeper, state)
 	}
 	if state.Recovering() {
-		s.news.Homes = s.homes(time.Since(s.began))
+		s.news.Homes, s.news.Given = s.homes(time.Since(s.began)), s.given(s.term)
 	}
 	plan := loops.Next(state, s.memory, &s.news, now)
 	for _, a := range plan.Calls {

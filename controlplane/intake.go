@@ -111,6 +111,9 @@ func (s *Server) tellIntake(w http.ResponseWriter, authority string, job fsm.Job
 			}
 		}
 	}
+	if j := state.Giving(); j != nil && j.Step != fsm.StepUndo && !(j.Step == fsm.StepCopy && state.Recovering()) {
+		out.Gives = &proto.IntakeGives{Region: j.Home, Job: j.ID}
+	}
 	out.Call = s.jobs.numbers.Load() + 1
 	if now := s.group.Leader(); !leads.Self || !now.Self || now.Term != leads.Term {
 		return errNoLeader()

@@ -46,6 +46,7 @@ type Server struct {
 	seals   *seals
 	told    *regionsTold
 	orphans orphans
+	givers  givers
 	// global is a region's copy of the global directory, and globalStream serves it on; nil
 	// on a server of the global group.
 	global       *global.Copy
@@ -158,12 +159,13 @@ func (s *Server) openGroup() error {
 	s.moves.leads.Store(&leads)
 	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
 	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
-		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask, homes: s.tenantsElsewhere}
+		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask, homes: s.tenantsElsewhere, given: s.whatIsGiven}
 	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
 	s.group.OnLead("orphans", s.keepOrphans)
 	s.group.OnLead("regions", s.giveRegions)
+	s.group.OnLead("givers", s.askGivers)
 	return nil
 }
 

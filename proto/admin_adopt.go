@@ -48,9 +48,17 @@ type Intake struct {
 	NotReady *IntakeRefusal `json:"not_ready,omitempty"`
 	// Nodes are those that came with the region and are still recorded.
 	Nodes []fsm.NodeName `json:"nodes,omitempty"`
+	// Gives is what the group that is asked is giving away itself, or has given.
+	Gives *IntakeGives `json:"gives,omitempty"`
 	// Holder is the taker's leader, whose calls to nodes have numbers from Call on.
 	Holder Holder `json:"holder"`
 	Call   uint64 `json:"call"`
+}
+
+// IntakeGives names a region that is being given away, and the job.
+type IntakeGives struct {
+	Region fsm.RegionName `json:"region"`
+	Job    fsm.JobID      `json:"job"`
 }
 
 // IntakeRefusal is a refusal of an fsm command.

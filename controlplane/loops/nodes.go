@@ -22,6 +22,9 @@ type News struct {
 	// Homes is what a region's group that is being recovered knows of the global directory;
 	// nil in the global group.
 	Homes *Homes
+	// Given says why a recovery does not end yet: another group is giving a region to this
+	// one, or that is not known; or "".
+	Given string
 }
 
 // Homes tells which tenants a region does not keep any more. Its own directory, where that

@@ -92,6 +92,11 @@ func (p *planner) recover(r *fsm.Recovery) {
 	if m.found == nil {
 		m.compare(p.s)
 	}
+	if r.Settled && p.news.Given != "" {
+		m.problem = p.news.Given
+		p.wakeAt(p.now + ReadAgain)
+		return
+	}
 	if r.Settled {
 		p.propose(Matter{Kind: MatterRecovery}, &fsm.EndRecovery{Recovery: r.ID, Nodes: m.final(p.s, r)})
 		return

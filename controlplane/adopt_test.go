@@ -1,0 +1,145 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"domicile/fsm"
+	"domicile/internal/httpserve"
+	"domicile/proto"
+)
+
+// goOver serves a node's /_admin/holder.
+func (n *fakeNode) goOver(w http.ResponseWriter, r *http.Request) {
+	var body proto.HandOver
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.holder.Authority != body.Next.Authority {
+		if status, answer := n.hold(body.Holder); status != 0 {
+			httpserve.WriteJSON(w, status, answer)
+			return
+		}
+		n.holder = body.Next
+	}
+	httpserve.WriteJSON(w, 200, n.holder)
+}
+
+// handing is a global directory with nodes n1 and n2 of region us, whose own group has none
+// yet, and tenants a and b there. The nodes go over to another authority once ready is set.
+func handing(t *testing.T) (r *testRegions, nodes []*fakeNode, ready *atomic.Bool) {
+	r = startRegionsWith(t, 1, func(c *Config) { c.Settings = fsm.Settings{Replicas: 1, AutoFailover: 1000} }, "us")
+	global := r.global.leader()
+	global.want(global.ask("DELETE", "/_shard/regions/us", ""), 204, "")
+	nodes, ready = newFakeNodes(t, true, "n1", "n2"), new(atomic.Bool)
+	for i, n := range nodes {
+		n.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/_admin/holder" {
+				return false
+			}
+			if ready.Load() {
+				n.goOver(w, r)
+			} else {
+				httpserve.WriteError(w, httpserve.Errorf(503, "busy", "not now"))
+			}
+			return true
+		})
+		global.addNode(n, "us", fmt.Sprintf("z%d", i))
+	}
+	for _, name := range []string{"a", "b"} {
+		global.want(global.ask("PUT", "/_shard/tenants/"+name, `{"node":"n1"}`), 201, "")
+		global.until("has a copy of "+name, func() bool { return global.ask("GET", "/_shard/tenants/"+name, "").body["replica"] == "n2" })
+	}
+	r.record("us")
+	r.settled()
+	return r, nodes, ready
+}
+
+// backup is the group's directory as it is now.
+func (s *testServer) backup() string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://"+s.addr+"/_shard/backup", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	file, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		s.t.Fatalf("%d %s %v", resp.StatusCode, file, err)
+	}
+	return string(file)
+}
+
+// restored starts a server in the place of one that was lost with its folder, from a backup.
+func (g *testGroup) restored(s *testServer, file string) *testServer {
+	s.t.Helper()
+	s.kill()
+	config := s.config
+	config.DataDir = filepath.Join(s.t.TempDir(), "new")
+	next := start(s.t, config, s.addr, "127.0.0.1:0")
+	g.servers = []*testServer{next}
+	next.until("has recorded what it begins with", func() bool { // a restore in the middle of that ends it
+		state := next.group.State()
+		m, _ := state.Member(config.ID)
+		up, _ := state.Upstream()
+		return m != nil && m.API != "" && up.Authority != "" && next.ask("GET", "/_ready", "").status == 200
+	})
+	next.want(next.ask("POST", "/_shard/restore", file), 200, "")
+	return next
+}
+
+func (s *testServer) handOver(how string) string {
+	return s.ask("GET", "/_shard/regions/us/"+how, "").text
+}
+
+// TestG2I1ATakerThatWasRestoredIsGivenTheRegionAgain: the region's group has taken the region
+// over, and is lost with all that it knew of that before its nodes have gone over. What was
+// given is told of again, in its recovery, which reads every node.
+func TestG2I1ATakerThatWasRestoredIsGivenTheRegionAgain(t *testing.T) {
+	r, nodes, ready := handing(t)
+	global, us := r.global.leader(), r.of["us"].leader()
+	file := us.backup()
+	global.want(global.ask("POST", "/_shard/regions/us/adopt", ""), 202, "")
+	global.until("has given the region", func() bool { return strings.Contains(global.handOver("adopt"), `"step":"nodes"`) })
+	if now := global.handOver("adopt"); !strings.Contains(now, `"nodes":2`) {
+		t.Errorf("the job shows %s", now)
+	}
+	us = r.of["us"].restored(us, file)
+	us.until("has the nodes, and waits for them", func() bool {
+		return us.group.State().Recovering() && strings.Contains(us.ask("GET", "/_shard/recovery", "").text, `"node":"n2"`)
+	})
+	if us.subscribed() != 503 {
+		t.Error("a directory that is being recovered is shown")
+	}
+	ready.Store(true)
+	global.until("has ended the hand-over", func() bool { return strings.Contains(global.handOver("adopt"), `"outcome":"done"`) })
+	us.until("is recovered", func() bool { return us.ask("GET", "/_ready", "").status == 200 })
+	scope, _ := us.group.State().Scope()
+	for _, name := range []string{"a", "b"} {
+		us.until("serves "+name, func() bool {
+			p, ok := us.group.State().Placed(fsm.UnitName(name))
+			return ok && p.Promoted() && p.Epoch > uint64(fsm.FirstRevision(2))
+		})
+	}
+	for _, n := range nodes {
+		n.mu.Lock()
+		if n.holder.Authority != scope.Authority() || n.holder.History != 2 {
+			t.Errorf("%s is held by %+v", n.name, n.holder)
+		}
+		n.mu.Unlock()
+	}
+	if left := global.ask("GET", "/_shard/nodes", "").text; left != "[]\n" {
+		t.Errorf("the global directory has %s", left)
+	}
+}
