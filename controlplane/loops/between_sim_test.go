@@ -25,14 +25,15 @@ type betweenSim struct {
 	calls  []taskFlight
 	late   []taskFlight
 	quiet  bool
+	former *deposed       // a leader of the global group that does not know of the next
 	steps  map[string]int // what was seen
 }
 
 // taskFlight is a call to a group on its way.
 type taskFlight struct {
 	TaskAction
-	origin   fsm.Origin
-	answered bool // its answer was given up
+	origin fsm.Origin
+	asker  *Memory // of the leader that hears the answer
 }
 
 var simRegions = []fsm.RegionName{"eu", "us", "tr"}
@@ -99,7 +100,7 @@ func (b *betweenSim) round(s *copySim) {
 			b.t.Errorf("the group of a region asks another: %+v", a)
 		}
 		s.m.BeginTask(a, s.now)
-		b.calls = append(b.calls, taskFlight{TaskAction: a, origin: b.origin()})
+		b.calls = append(b.calls, taskFlight{a, b.origin(), s.m})
 	}
 	b.check()
 }
@@ -143,6 +144,9 @@ func (b *betweenSim) do(f *taskFlight) TaskAnswer {
 		own := *c
 		own.Origin = f.origin
 		b.steps[fmt.Sprint("word ", own.Word)]++
+		if f.asker != b.global.m {
+			b.steps[fmt.Sprint("a deposed leader's word ", own.Word)]++
+		}
 		cmd = &own
 	case *fsm.ForgoTask:
 		own := *c
@@ -192,9 +196,7 @@ func (b *betweenSim) turn() {
 			b.late = append(b.late, f) // it arrives twice
 		}
 	}
-	if !f.answered {
-		b.global.m.EndTask(f.TaskCall, answer, b.global.now)
-	}
+	f.asker.EndTask(f.TaskCall, answer, b.global.now)
 }
 
 func (b *betweenSim) write() {
@@ -231,7 +233,7 @@ func (b *betweenSim) act() {
 	s := b.groups[region]
 	node := s.names[b.r.IntN(len(s.names))]
 	b.write()
-	switch b.r.IntN(22) {
+	switch b.r.IntN(30) {
 	case 0, 1:
 		cmd := &fsm.BeginRelocation{Tenant: name, Region: region}
 		if b.r.IntN(2) == 0 {
@@ -239,7 +241,7 @@ func (b *betweenSim) act() {
 		}
 		b.global.apply(0, cmd)
 	case 2:
-		if b.r.IntN(20) == 0 {
+		if b.r.IntN(12) == 0 {
 			b.global.apply(0, &fsm.CancelMove{ID: b.anyRelocation()})
 		}
 	case 3:
@@ -276,6 +278,16 @@ func (b *betweenSim) act() {
 		}
 	case 16, 17, 18:
 		b.turn()
+	case 19, 20:
+		b.linger()
+	case 21:
+		b.nameAgain(name, region)
+	case 22:
+		b.lateAtNodes(s)
+	case 23:
+		b.deposeInAMove()
+	case 24, 25:
+		b.busy()
 	default:
 		s.turn()
 	}
@@ -287,12 +299,10 @@ func (b *betweenSim) act() {
 }
 
 func (b *betweenSim) lead(s *copySim) {
-	s.lead()
 	if s == b.global {
-		for i := range b.calls {
-			b.calls[i].answered = true
-		}
+		b.depose()
 	}
+	s.lead()
 }
 
 // anyRelocation gives one that runs, or 0.
@@ -401,7 +411,7 @@ func runBetween(t *testing.T, seed uint64, outcomes map[string]int) {
 	for _, s := range b.all {
 		s.quiet = false
 	}
-	for range 600 {
+	for range 700 {
 		b.act()
 		if t.Failed() {
 			return
@@ -438,7 +448,8 @@ func TestM1M4M6R21WhateverFailsATenantLivesInOneDirectory(t *testing.T) {
 		}
 	}
 	t.Log(outcomes)
-	for _, how := range []string{"done", string(fsm.CodeCancelled), string(fsm.CodeMoveUndone), string(fsm.CodeRegionUnreachable)} {
+	for _, how := range []string{"done", string(fsm.CodeCancelled), string(fsm.CodeMoveUndone), string(fsm.CodeRegionUnreachable),
+		"made", "removed", "late at a node", "asked by a deposed leader", "a deposed leader's word undo", "a deposed leader's word departed", "a deposed leader's word arrived"} {
 		if outcomes[how] < 5 {
 			t.Errorf("moves ended as %v: the simulation is too tame", outcomes)
 		}
