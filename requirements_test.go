@@ -15,9 +15,10 @@ func TestRequirementsAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	exists := testNames(t)
-	number := regexp.MustCompile(`^([NTCLMGRBOXI]\d+|3\.\d+\.\d+)$`)
+	number := regexp.MustCompile(`^([NTCLMGRBOXI]\d+|3\.\d+\.\d+)\b`)
+	named := regexp.MustCompile(`[NTCLMGRBOXI]\d+|3\.\d+\.\d+`)
 	quoted := regexp.MustCompile("`([^`]+)`")
-	rows, seen := 0, map[string]bool{}
+	rows, seen, shown := 0, map[string]bool{}, map[string]bool{}
 	for _, line := range strings.Split(string(text), "\n") {
 		cells := strings.Split(line, "|")
 		if len(cells) < 5 || !number.MatchString(strings.TrimSpace(cells[1])) {
@@ -29,6 +30,9 @@ func TestRequirementsAreShown(t *testing.T) {
 			t.Errorf("%s has two rows", req)
 		}
 		seen[req] = true
+		for _, n := range named.FindAllString(req, -1) { // a row may be of several
+			shown[n] = true
+		}
 		tests, files := quoted.FindAllStringSubmatch(cells[3], -1), quoted.FindAllStringSubmatch(cells[4], -1)
 		if len(tests) == 0 || len(files) == 0 {
 			t.Errorf("%s names no test or no file", req)
@@ -45,6 +49,11 @@ func TestRequirementsAreShown(t *testing.T) {
 			if _, err := os.Stat(m[1]); err != nil {
 				t.Errorf("%s is said to be done in %s, which does not exist", req, m[1])
 			}
+		}
+	}
+	for _, req := range strings.Fields("G1 G2 G3 G4 G5 G6 G7 G8 G9 G10 G11 M1 M4 M6 R6 L8 3.8.1 3.8.2 3.8.3 3.9.1 3.9.2 3.9.3 3.9.4") {
+		if !shown[req] {
+			t.Errorf("no row is of %s", req)
 		}
 	}
 	if rows < 20 {
