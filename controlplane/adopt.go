@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"net/http"
+	"strings"
 
 	"domicile/fsm"
 	"domicile/internal/httpserve"
@@ -19,6 +20,16 @@ func (s *Server) byRegionItself(r *http.Request, _ []byte) (owner, error) {
 		return owner{}, regionNotKept(name)
 	}
 	return o, nil
+}
+
+// byWhoReturns is for what is asked of a region's return: the region's group, or, once the
+// region is recorded no more, the global one, which has taken it.
+func (s *Server) byWhoReturns(r *http.Request, body []byte) (owner, error) {
+	name := fsm.RegionName(r.PathValue("region"))
+	if o := (owner{region: name}); fsm.ValidName(string(name)) && o != s.own() && len(s.addresses(o)) == 0 {
+		return owner{global: true}, nil
+	}
+	return s.byRegionItself(r, body)
 }
 
 func regionNotKept(name fsm.RegionName) error {
@@ -65,9 +76,16 @@ func (s *Server) getHandOver(w http.ResponseWriter, r *http.Request, state *fsm.
 	if !fsm.ValidName(string(name)) {
 		return badName("region", string(name))
 	}
+	adopt := strings.HasSuffix(r.URL.Path, "/"+proto.HandOverAdopt)
 	for j := range state.JobsNewest(1 << 62) {
-		if j.Kind == fsm.JobGive && j.Home == name {
+		if j.Kind == fsm.JobGive && j.Home == name && adopt == (s.config.Region == "") {
 			httpserve.WriteJSON(w, http.StatusOK, s.handOverOf(state, j))
+			return nil
+		}
+	}
+	for i := range state.Intakes() {
+		if i.Region == name && !adopt && s.config.Region == "" && i.Arrived != 0 {
+			httpserve.WriteJSON(w, http.StatusOK, handOverFrom(i, proto.HandOverReturn))
 			return nil
 		}
 	}
@@ -113,12 +131,20 @@ func (s *Server) handOverUnderWay(state *fsm.State, name fsm.RegionName) *proto.
 	if i == nil || i.Region != name {
 		return nil
 	}
-	out := &proto.RegionHandOver{ID: i.Job, Region: name, Direction: proto.HandOverReturn, Step: "telling", Started: i.Began, Nodes: len(i.Nodes)}
 	if s.config.Region != "" {
-		out.Direction = proto.HandOverAdopt
+		return handOverFrom(i, proto.HandOverAdopt)
 	}
-	if i.Arrived != 0 {
-		out.Step = "nodes"
+	return handOverFrom(i, proto.HandOverReturn)
+}
+
+// handOverFrom shows a hand-over by what the group knows of it that takes the region.
+func handOverFrom(i *fsm.Intake, direction string) *proto.RegionHandOver {
+	out := &proto.RegionHandOver{ID: i.Job, Region: i.Region, Direction: direction, Step: giveSteps[fsm.StepCopy], Started: i.Began, Nodes: len(i.Nodes)}
+	switch {
+	case i.Over:
+		out.Step, out.Outcome = giveSteps[fsm.StepDone], "done"
+	case i.Arrived != 0:
+		out.Step = giveSteps[fsm.StepClean]
 	}
 	return out
 }

@@ -195,7 +195,7 @@ func intakeRefused(o owner, status int, text []byte) (*proto.Intake, *fsm.Refusa
 	case e.Code == proto.CodeUnknownRoute || e.Code == proto.CodeMethodNotAllowed:
 		return nil, &fsm.Refusal{Code: fsm.CodeServerTooOld, Text: "the servers of " + o.String() + " do not know what they are asked for; start them with a newer version"}, true
 	}
-	again := status == http.StatusServiceUnavailable || e.Code == proto.CodeNotLeader || e.Code == fsm.CodeBusy
+	again := status >= http.StatusInternalServerError || e.Code == proto.CodeNotLeader || e.Code == fsm.CodeBusy
 	if status == http.StatusServiceUnavailable && e.Code != fsm.CodeRecovering {
 		return nil, notTaken(o, errors.New(e.Error)), false
 	}
