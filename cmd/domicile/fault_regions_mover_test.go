@@ -73,6 +73,10 @@ func (m *regionMover) newOwn() *ownTenant {
 func pick[T any](r *rand.Rand, among []T) T { return among[r.IntN(len(among))] }
 
 func (m *regionMover) act() {
+	if longRun() && m.rand.IntN(30) == 0 {
+		m.handOver(pick(m.rand, handedRegions))
+		return
+	}
 	switch n := m.rand.IntN(20); {
 	case n < 5:
 		m.move(pick(m.rand, m.names), m.r.Global, fmt.Sprintf(`{"region":%q,"wait":false}`, pick(m.rand, faultRegions)))
@@ -224,6 +228,9 @@ func (m *regionMover) stop() {
 	close(m.done)
 	m.wait.Wait()
 	m.t.Logf("changes: %v", m.asked)
+	for _, region := range handedRegions {
+		m.bringBack(region)
+	}
 	for _, region := range faultRegions {
 		for _, n := range m.r.In(region).Nodes {
 			wait.For(m.t, "no drain of "+n.ID, func() error {

@@ -161,12 +161,20 @@ func (w *watch) apply(prev, at fsm.Revision, events []fsm.Event) error {
 	if err := w.view.Apply(prev, at, events); err != nil {
 		return err
 	}
+	last := map[fsm.UnitName]int{} // what is said of a unit before is of a node that may be gone
+	for i := range events {
+		if e := &events[i]; e.Unit != nil {
+			last[e.Unit.Unit] = i
+		} else if e.UnitGone != "" {
+			last[e.UnitGone] = i
+		}
+	}
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Unit != nil:
 			w.units[e.Unit.Unit] = true
 			w.moving[e.Unit.Unit] = e.Unit.State == fsm.UnitMoving
-			w.check(at, e.Unit)
+			w.check(at, e.Unit, last[e.Unit.Unit] == i)
 			w.doubt(e.Unit.Unit)
 		case e.UnitGone != "":
 			delete(w.units, e.UnitGone)
@@ -184,9 +192,13 @@ func (w *watch) apply(prev, at fsm.Revision, events []fsm.Event) error {
 	return nil
 }
 
-// check is I2 on one unit: its copies are in its region, but for readers.
-func (w *watch) check(at fsm.Revision, u *fsm.UnitInfo) {
+// check is I2 on one unit: its copies are in its region, but for readers. now says that it
+// is as the view has it; else it was, and its nodes may be gone since.
+func (w *watch) check(at fsm.Revision, u *fsm.UnitInfo, now bool) {
 	home, ok := w.view.Node(u.Node)
+	if !ok && !now {
+		return
+	}
 	if !ok {
 		w.say(w, "at revision %d unit %s is on node %s, which the directory does not have", at, u.Unit, u.Node)
 		return
@@ -195,6 +207,7 @@ func (w *watch) check(at fsm.Revision, u *fsm.UnitInfo) {
 	for _, copied := range u.Copies {
 		n, ok := w.view.Node(copied.Node)
 		switch {
+		case !ok && !now:
 		case !ok:
 			w.say(w, "at revision %d unit %s has a copy on node %s, which the directory does not have", at, u.Unit, copied.Node)
 		case copied.State == fsm.CopyReader:
