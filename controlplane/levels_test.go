@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -173,4 +174,50 @@ func TestG9ChangesOfAGroupThatIsNotReachedAre503AndChangeNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestG9AServerOfTheGlobalGroupOnThisSideOfACutIsNotTheGlobalGroup: one that answers, and knows
+// no leader, has done nothing; where the others are not reached neither is the group. Where
+// all of them answer so, it has no leader.
+func TestG9AServerOfTheGlobalGroupOnThisSideOfACutIsNotTheGlobalGroup(t *testing.T) {
+	r := startRegions(t, 3, "us")
+	us := r.of["us"].leader()
+	kept := r.global.servers[2]
+	for _, s := range r.global.servers[:2] {
+		r.links[s].Cut()
+		s.kill()
+	}
+	kept.until("knows no leader", func() bool { return !kept.group.Leader().Known })
+	for range 3 { // whichever is asked first
+		refused := us.want(us.ask("PUT", "/_shard/tenants/acme", ""), 503, proto.CodeGlobalUnreachable)
+		if refused.header.Get("Retry-After") == "" {
+			t.Errorf("no Retry-After: %s", refused.text)
+		}
+	}
+	for _, s := range r.global.servers[:2] {
+		r.links[s].Reset()
+	}
+	us.want(us.ask("DELETE", "/_shard/tenants/acme", ""), 503, proto.CodeGlobalUnreachable)
+	asked := us.towards(httptest.NewRequest("PUT", "/_shard/tenants/acme", nil))
+	resp, err := us.links.ask(t.Context(), "alone", []string{"http://" + kept.addr}, asked, nil)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !isLeaderless(resp) {
+		t.Errorf("got %v, %v", resp, err)
+	}
+}
+
+// TestG9OneServerThatAnswersIsEnough: the others of the group take connections and say
+// nothing, as processes that are paused do.
+func TestG9OneServerThatAnswersIsEnough(t *testing.T) {
+	r := startRegions(t, 3, "us")
+	us := r.of["us"].leader()
+	for _, s := range r.global.servers[:2] {
+		r.links[s].Cut()
+	}
+	for range 3 {
+		list := us.want(us.ask("GET", "/_shard/tenants", ""), 200, "")
+		if silent := list.header.Get(proto.HeaderUnreachable); silent != "" {
+			t.Errorf("%s counts as unreachable, though one of its servers answers", silent)
+		}
+	}
+	us.want(us.ask("DELETE", "/_shard/regions/nowhere", ""), 404, fsm.CodeRegionUnknown)
 }

@@ -1,16 +1,13 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"domicile/fsm"
@@ -20,10 +17,10 @@ import (
 
 const (
 	// greetWithin bounds how long one server of another group may take to show that it is
-	// there: a few ways there and back between continents. reachWithin is how long they are
-	// tried, one after the other, before the group counts as unreachable.
+	// there: a few ways there and back between continents. After hedgeAfter the next one is
+	// tried beside it.
 	greetWithin = 1500 * time.Millisecond
-	reachWithin = 2500 * time.Millisecond
+	hedgeAfter  = 250 * time.Millisecond
 	// silentFor is how long it counts as that afterwards: each request would wait for the
 	// same. It is the longest that a link may be back before it is noticed.
 	silentFor = time.Second
@@ -83,132 +80,6 @@ func (l *links) note(to, first string, reached bool) {
 		k.silent = time.Now().Add(silentFor)
 	}
 	l.to[to] = k
-}
-
-// errNotReached says that no server of a group answers: nothing that changes anything was
-// sent.
-var errNotReached = errors.New("none of its addresses answers")
-
-// ask sends a request to another group: to its addresses one after the other, until one
-// is there. errNotReached: a change was not sent to any.
-func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.Request, body []byte) (*http.Response, error) {
-	send := l.change
-	if q.Method == http.MethodGet || q.Method == http.MethodHead {
-		send = l.read
-	}
-	began := time.Now()
-	order := l.order(to, addresses)
-	var failures []error
-	for i, address := range order {
-		if time.Since(began) > reachWithin {
-			break
-		}
-		next := order[(i+1)%len(order)]
-		resp, sent, err := send(ctx, address, q, body)
-		switch {
-		case err == nil && resp.StatusCode == http.StatusServiceUnavailable:
-			l.note(to, next, true) // it knows no leader, or reaches no control server
-			return resp, nil
-		case err == nil:
-			l.note(to, address, true)
-			return resp, nil
-		case sent || ctx.Err() != nil:
-			return nil, err
-		}
-		failures = append(failures, err)
-	}
-	if len(failures) > 0 {
-		l.note(to, order[len(failures)%len(order)], false)
-	}
-	return nil, errors.Join(append(failures, errNotReached)...)
-}
-
-// read asks one address for something. It may be asked again elsewhere whatever happens,
-// so sent is never set.
-func (l *links) read(ctx context.Context, address string, q *http.Request, _ []byte) (resp *http.Response, sent bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	alarm := time.AfterFunc(greetWithin, cancel)
-	req, err := aimed(ctx, address, q, nil)
-	if err != nil {
-		cancel()
-		return nil, false, err
-	}
-	resp, err = l.reads.Do(req)
-	if !alarm.Stop() && err == nil {
-		resp.Body.Close()
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		cancel()
-		return nil, false, err
-	}
-	resp.Body = &after{resp.Body, cancel}
-	return resp, false, nil
-}
-
-// change sends a change to one address, over a connection of its own on which the other
-// end has just answered: one that was opened before a link was cut takes a request all the
-// same, and nothing would tell whether it arrived. sent is set once it may have been.
-func (l *links) change(ctx context.Context, address string, q *http.Request, body []byte) (resp *http.Response, sent bool, err error) {
-	transport := l.transport()
-	client := &http.Client{Transport: transport, CheckRedirect: stay}
-	defer func() {
-		if err != nil {
-			transport.CloseIdleConnections()
-		}
-	}()
-	if err := greet(ctx, client, address); err != nil {
-		return nil, false, err
-	}
-	var connected atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	req, err := aimed(traced, address, q, body)
-	if err != nil {
-		return nil, false, err
-	}
-	if resp, err = client.Do(req); err != nil {
-		return nil, connected.Load(), err
-	}
-	resp.Body = &after{resp.Body, transport.CloseIdleConnections}
-	return resp, false, nil
-}
-
-// greet returns once the other end of a new connection has answered.
-func greet(ctx context.Context, client *http.Client, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/_health", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxNodeAnswer)) // to its end, so that the connection is used again
-	return err
-}
-
-// aimed is q as it is sent to an address.
-func aimed(ctx context.Context, address string, q *http.Request, body []byte) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, q.Method, address+q.URL.RequestURI(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = q.Header.Clone()
-	return req, nil
-}
-
-// after is a body that has something done once it is closed.
-type after struct {
-	io.ReadCloser
-	do func()
-}
-
-func (b *after) Close() error {
-	defer b.do()
-	return b.ReadCloser.Close()
 }
 
 // addresses says how another group is reached.
@@ -290,6 +161,9 @@ func unreachable(o owner, cause error) *httpserve.Error {
 	code, text := fsm.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
 	if o.global {
 		code, text = proto.CodeGlobalUnreachable, "no server of "+o.String()+" is reached"
+	}
+	if errors.Is(cause, errLeaderless) {
+		text += " that reaches its leader"
 	}
 	e := httpserve.Errorf(proto.Status(code), code, "%s; nothing was done, ask again once the link is back", text)
 	e.Cause = cause
