@@ -35,7 +35,7 @@ const controlName = "@control"
 // askTimeout bounds one question to one server.
 const askTimeout = 2 * time.Second
 
-func newControl(cfg *Config, token func() string, log hclog.Logger) (c *control, err error) {
+func newControl(cfg *Config, token func() string, onLost func(*http1.Upstream), log hclog.Logger) (c *control, err error) {
 	c = &control{token: token}
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout}
 	c.client = &http.Client{
@@ -61,7 +61,8 @@ func newControl(cfg *Config, token func() string, log hclog.Logger) (c *control,
 		if err != nil {
 			return c, fmt.Errorf("control server: %w", err)
 		}
-		up := http1.UpstreamConfig{Name: controlName, Addr: hostport, ConnectTimeout: cfg.ConnectTimeout, Logger: log}
+		up := http1.UpstreamConfig{Name: controlName, Addr: hostport, ConnectTimeout: cfg.ConnectTimeout,
+			AskAfter: cfg.ConnectTimeout / 4, AskWell: "/_health", OnLost: onLost, Logger: log}
 		if scheme == "https" {
 			host, _, _ := net.SplitHostPort(hostport) // splitAddr has looked at it
 			up.TLS = cfg.ClientTLS(host)

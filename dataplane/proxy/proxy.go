@@ -62,11 +62,14 @@ func New(cfg Config) (*Proxy, error) {
 const globalSuffix = ".global"
 
 func (p *Proxy) newDirectory(cache string, log hclog.Logger) *directory {
-	return newDirectory(newUpstreams(p.cfg.ConnectTimeout, p.cfg.ClientTLS, p.holds.nodeUp, func(*http1.Upstream) { p.server.LookAtLost() }, log), p.changed, cache, log)
+	return newDirectory(newUpstreams(p.cfg.ConnectTimeout, p.cfg.ClientTLS, p.holds.nodeUp, p.lost, log), p.changed, cache, log)
 }
 
+// lost takes in that a router or a control server does not answer any more.
+func (p *Proxy) lost(*http1.Upstream) { p.server.LookAtLost() }
+
 func (p *Proxy) open() (err error) {
-	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, p.cfg.Logger); err != nil {
+	if p.control, err = newControl(&p.cfg, func() string { return p.secrets.Load().Token }, p.lost, p.cfg.Logger); err != nil {
 		return err
 	}
 	p.dir.readCache(func(*table) error { return nil })

@@ -19,11 +19,14 @@ const maxAttempts = 3
 // that Route could not decide about.
 func (h handler) Refused(r *http1.Request, f http1.Refusal, d *http1.Decision) bool {
 	switch {
+	case d.Route == routeShard && f.Kind == http1.Undecided: // its server was lost
+		h.routeShard(r, d, 0)
+		return true
 	case d.Route == routeShard:
 		if f.Kind != http1.Unreachable || errors.Is(f.Err, http1.ErrBusy) {
 			return false
 		}
-		h.routeShard(r, d, f.Attempt)
+		h.routeShard(r, d, int(d.Tried))
 		return true
 	case f.Kind == http1.Undecided:
 		return h.decide(r, d)
@@ -56,6 +59,9 @@ func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bo
 	if u.Region() != "" {
 		return h.relayLost(r, u, d)
 	}
+	if d.Route == routeShard {
+		return shardLost(u, d)
+	}
 	if d.Route != routeTenant {
 		return false
 	}
@@ -69,6 +75,17 @@ func (h handler) Lost(r *http1.Request, u *http1.Upstream, d *http1.Decision) bo
 	d.Spare = false
 	h.forward(r, d, to.seat.up, unit, to.t.position.Revision)
 	return d.Action == http1.ActionForward
+}
+
+// shardLost decides about a request that a control server keeps waiting: whether that
+// answers at all is found out, and where it does not another one is asked, if R2 allows it.
+func shardLost(u *http1.Upstream, d *http1.Decision) bool {
+	if !u.Lost() {
+		u.Doubt()
+		return false
+	}
+	d.Defer()
+	return true
 }
 
 // placeOf reads again what a request on the data path names.

@@ -290,13 +290,23 @@ func (h handler) routeRest(r *http1.Request, d *http1.Decision, path []byte) {
 	}
 }
 
-// routeShard relays to the n-th control server to be tried.
+// routeShard relays to the n-th control server to be tried, or the next one behind it that
+// is not known to be silent.
 func (h handler) routeShard(r *http1.Request, d *http1.Decision, n int) {
 	up := h.control.nth(n)
-	if up == nil {
+	for ; up != nil && up.Lost(); up = h.control.nth(n) {
+		n++
+	}
+	switch {
+	case up != nil:
+	case r.Resent() && !safe(r.Method()):
+		d.Respond(http.StatusBadGateway, codeUnknown, "no control server can be reached any more: the change may have been made; ask again with the same Idempotency-Key")
+		return
+	default:
 		d.Respond(http.StatusServiceUnavailable, codeUnavailable, "no control server can be reached and nothing was sent to one; try again")
 		return
 	}
+	d.Tried = uint8(n + 1)
 	if !h.nameClient(r, d) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"domicile/internal/netfault"
 	"domicile/proto"
 )
 
@@ -114,6 +115,37 @@ func TestRelayGoesToTheServerThatAnsweredLast(t *testing.T) {
 	}
 	if a := p.get("/_shard/group"); a.StatusCode != 200 || counts[2].Load() != 1 {
 		t.Errorf("got %d: want the next request at the next server", a.StatusCode)
+	}
+}
+
+// TestASilentControlServerIsLeftForOneThatAnswers: it takes connections and says nothing, as
+// a process that is paused does.
+func TestASilentControlServerIsLeftForOneThatAnswers(t *testing.T) {
+	group := func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/_shard/group") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}
+	silent, well := adminServer(t, group), adminServer(t, group)
+	link, err := netfault.New(strings.TrimPrefix(silent.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	p := start(t, []string{"http://" + link.Addr(), well.URL}, func(c *Config) { c.ConnectTimeout = 200 * time.Millisecond })
+	p.control.first.Store(0)
+	link.Cut()
+	p.send("PUT", "/_shard/group", nil, "{}").wants(t, 502, "outcome_unknown")
+	for range 5 {
+		p.control.first.Store(0)
+		if a := p.get("/_shard/group"); a.StatusCode != 200 {
+			t.Errorf("got %d %q", a.StatusCode, a.body)
+		}
+	}
+	before := p.control.ups[0].Stats().Reused.Load()
+	p.control.first.Store(0)
+	if a := p.send("PUT", "/_shard/group", nil, "{}"); a.StatusCode != 200 || p.control.ups[0].Stats().Reused.Load() != before {
+		t.Errorf("a change: got %d %q", a.StatusCode, a.body)
 	}
 }
 
