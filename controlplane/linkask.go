@@ -80,8 +80,15 @@ func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.
 		l.note(to, first, true)
 		return got.resp, nil
 	}
+	return l.unanswered(ctx, to, order, leaderless, failed, false)
+}
+
+// unanswered gives what is answered where no address of a group took a request: the answer
+// of one that knows no leader where all of them say so. sent: it may have arrived at one.
+func (l *links) unanswered(ctx context.Context, to string, order []string, leaderless *http.Response, failed []error, sent bool) (*http.Response, error) {
 	switch {
-	case len(order) == 0 || ctx.Err() != nil:
+	case len(order) == 0:
+	case ctx.Err() != nil:
 		failed = append(failed, context.Cause(ctx))
 	default:
 		l.note(to, after(order, order[0]), leaderless != nil)
@@ -92,7 +99,63 @@ func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.
 	case leaderless != nil:
 		failed = append(failed, errLeaderless)
 	}
-	return nil, errors.Join(append(failed, errNotReached)...)
+	if !sent {
+		failed = append(failed, errNotReached)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// repeat is ask for what may be done twice, whatever became of it: it is sent at once, over a
+// connection that is kept, to one address after the other until one answers.
+func (l *links) repeat(ctx context.Context, to string, addresses []string, q *http.Request, body []byte) (*http.Response, error) {
+	order := l.order(to, addresses)
+	var leaderless *http.Response
+	var failed []error
+	sent := false
+	for _, address := range order {
+		resp, connected, err := l.call(ctx, address, q, body)
+		sent = sent || connected && err != nil
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case isLeaderless(resp):
+			leaderless = resp
+		default:
+			if resp.StatusCode == http.StatusServiceUnavailable {
+				address = after(order, address)
+			}
+			l.note(to, address, true)
+			return resp, nil
+		}
+	}
+	return l.unanswered(ctx, to, order, leaderless, failed, sent)
+}
+
+// call sends something to one address. An answer may be long in coming; where it is, the
+// other end is asked beside it whether it is there, and given up where it is not.
+func (l *links) call(ctx context.Context, address string, q *http.Request, body []byte) (resp *http.Response, connected bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var got, answered atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got.Store(true) }})
+	req, err := aimed(traced, address, q, body)
+	if err != nil {
+		cancel()
+		return nil, false, err
+	}
+	alarm := time.AfterFunc(hedgeAfter, func() {
+		if isThere(ctx, &l.kept, address) != nil && !answered.Load() {
+			cancel()
+		}
+	})
+	resp, err = l.kept.Do(req)
+	answered.Store(true)
+	alarm.Stop()
+	if err != nil {
+		cancel()
+		return nil, got.Load(), err
+	}
+	resp.Body = &closing{resp.Body, cancel}
+	return resp, true, nil
 }
 
 // after gives what follows address in order.
@@ -216,21 +279,22 @@ type greeted struct {
 func (l *links) greet(ctx context.Context, address string) (*reached, error) {
 	transport := l.transport()
 	g := &greeted{transport: transport, client: &http.Client{Transport: transport, CheckRedirect: stay}}
-	if err := g.ask(ctx, address); err != nil {
+	if err := isThere(ctx, g.client, address); err != nil {
 		transport.CloseIdleConnections()
 		return nil, err
 	}
 	return &reached{address: address, greeted: g}, nil
 }
 
-func (g *greeted) ask(ctx context.Context, address string) error {
+// isThere asks one address whether somebody is there.
+func isThere(ctx context.Context, client *http.Client, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, greetWithin)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/_health", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := g.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

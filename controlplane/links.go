@@ -33,6 +33,7 @@ const (
 type links struct {
 	transport func() *http.Transport
 	reads     http.Client
+	kept      http.Client // for what is repeated
 
 	mu sync.Mutex
 	to map[string]*link // by region, or proto.GlobalScope
@@ -45,14 +46,17 @@ type link struct {
 }
 
 func newLinks(config *Config) *links {
-	return &links{transport: config.transport, reads: http.Client{Transport: config.transport(), CheckRedirect: stay},
-		to: make(map[string]*link)}
+	kept := func() http.Client { return http.Client{Transport: config.transport(), CheckRedirect: stay} }
+	return &links{transport: config.transport, reads: kept(), kept: kept(), to: make(map[string]*link)}
 }
 
 // stay follows no redirect: tokens are for the other end alone.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func (l *links) close() { l.reads.CloseIdleConnections() }
+func (l *links) close() {
+	l.reads.CloseIdleConnections()
+	l.kept.CloseIdleConnections()
+}
 
 // order gives the addresses in the order in which to try them; none while the group is
 // taken for unreachable.

@@ -71,7 +71,11 @@ func (s *Server) askTaskOf(ctx context.Context, region fsm.RegionName, cmd any, 
 	if id := httpserve.RequestID(ctx); id != "" {
 		q.Header.Set(proto.HeaderRequestID, id)
 	}
-	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), q, body)
+	send := s.links.repeat
+	if _, begins := cmd.(*fsm.BeginTask); begins { // where it was never sent the job is undone at once
+		send = s.links.ask
+	}
+	resp, err := send(ctx, o.name(), s.addresses(o), q, body)
 	if err != nil {
 		return loops.TaskAnswer{Outcome: loops.Silent, Untouched: errors.Is(err, errNotReached), Refusal: notReached(region, "no router of it answers")}
 	}
