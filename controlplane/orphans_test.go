@@ -29,17 +29,17 @@ func TestG5OrphansAreFoundToldAndSettled(t *testing.T) {
 	r.create("tr", "other")
 	r.create("us", "gone")
 	r.create("us", "well") // says that jobs 2 and 3 have ended
-	r.lose("us", "gone")
-	r.create("us", "last")
-	us.until("finds what it cannot settle", func() bool {
-		list := us.ask("GET", "/_shard/tasks/orphans", "").text
-		return strings.Contains(list, `{"tenant":"other","id":3,"kind":"elsewhere","home":"tr"}`) &&
-			strings.Contains(list, `{"tenant":"gone","kind":"missing","home":"us"}`) && !strings.Contains(list, "acme") && !strings.Contains(list, "well")
-	})
 	g := r.global.leader()
 	g.until("has the name of the tenant, as its region has it", func() bool {
 		acme, ok := g.group.State().Tenant("acme")
 		return ok && acme.Claim == 2 && acme.Home == "us" && !acme.Reserved && acme.Job == 0
+	})
+	r.lose("us", "gone")
+	r.create("us", "last") // says that all jobs before it have ended
+	us.until("finds what it cannot settle", func() bool {
+		list := us.ask("GET", "/_shard/tasks/orphans", "").text
+		return strings.Contains(list, `{"tenant":"other","id":3,"kind":"elsewhere","home":"tr"}`) &&
+			strings.Contains(list, `{"tenant":"gone","kind":"missing","home":"us"}`) && !strings.Contains(list, "acme") && !strings.Contains(list, "well")
 	})
 	if held := node.held(); held["acme"] != 2 || held["other"] != 3 {
 		t.Errorf("the node holds %v", held)
