@@ -47,10 +47,10 @@ func (p *Proxy) await(gone <-chan struct{}, limit time.Duration, ok func() bool)
 
 // awaitFound waits for a tenant that the control plane has: where the proxy has one
 // directory no longer than until that is as new as what was said.
-func (p *Proxy) awaitFound(gone <-chan struct{}, at place, k known) {
+func (p *Proxy) awaitFound(gone <-chan struct{}, limit time.Duration, at place, k known) {
 	var name [maxUnit]byte
 	unit := at.unit(name[:0])
-	p.await(gone, awaitTable, func() bool {
+	p.await(gone, limit, func() bool {
 		f := p.find(unit, at.tenant)
 		return f.answers() || f.between || p.has(k)
 	})

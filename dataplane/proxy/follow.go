@@ -105,6 +105,13 @@ func (d *directory) isStale(age, followed time.Duration) bool {
 	return age > staleAfter && (followed >= staleAfter || !d.heard().IsZero())
 }
 
+// outOfTouch tells whether t is a copy of a directory that was not heard of for staleAfter:
+// no news of a failover is to be waited for.
+func (p *Proxy) outOfTouch(t *table) bool {
+	d := p.copyOf(t.position.Authority)
+	return d != nil && d.age(time.Now()) > staleAfter
+}
+
 // watchAge logs when the copy becomes stale and when it is current again.
 func (d *directory) watchAge(ctx context.Context) {
 	tick := time.NewTicker(ageEvery)

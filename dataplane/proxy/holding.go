@@ -44,15 +44,30 @@ func holdTime(most time.Duration, asked []byte) time.Duration {
 	return min(most, time.Duration(ms)*time.Millisecond)
 }
 
+// awaitTime tells for how long a request may wait until the proxy's own tables show what
+// the control plane has said: as for being held, what the client asks for and what is left
+// of the first proxy's time bound it.
+func (h handler) awaitTime(r *http1.Request) time.Duration {
+	most := holdTime(awaitTable, r.Header(headerHold))
+	if rest, relayed := h.relayed(r); relayed {
+		most = max(0, min(most, rest-r.Age()))
+	}
+	return most
+}
+
 // hasToWait tells whether a request has to wait before it is sent, as others of its
-// unit do.
-func (h handler) hasToWait(r *http1.Request, d *http1.Decision, unit []byte) bool {
-	return h.holds.gates(unit, r.Resendable()) && h.holdTime(r, d) > 0
+// unit do: not for a node that is down of which no news can come.
+func (h handler) hasToWait(r *http1.Request, d *http1.Decision, f found, unit []byte) bool {
+	if !h.holds.gates(unit, r.Resendable()) || h.holdTime(r, d) == 0 {
+		return false
+	}
+	down := f.seat != nil && f.seat.up != nil && !f.seat.up.Up()
+	return !down || !h.outOfTouch(f.t)
 }
 
 // holdable tells whether a request that was refused may wait: not where all
-// connections to its node are in use, nor where nothing but its node can serve its
-// unit and that is down. One that was held before may in any case.
+// connections to its node are in use, nor where that is down and either nothing else can
+// serve its unit or the table would not hear of it. One that was held before may in any case.
 func (h handler) holdable(r *http1.Request, f http1.Refusal, d *http1.Decision, p place) bool {
 	if t, ok := r.Watcher().(*ticket); ok {
 		return !t.over
@@ -64,7 +79,9 @@ func (h handler) holdable(r *http1.Request, f http1.Refusal, d *http1.Decision, 
 		return true
 	}
 	var name [maxUnit]byte
-	return !errors.Is(f.Err, http1.ErrBusy) && h.spot(p.unit(name[:0])).mayMove
+	unit := p.unit(name[:0])
+	to := h.find(unit, p.tenant)
+	return !errors.Is(f.Err, http1.ErrBusy) && h.spot(unit).mayMove && (to.t == nil || !h.outOfTouch(to.t))
 }
 
 // hold has a request wait that was refused, until it can be sent, and routes it

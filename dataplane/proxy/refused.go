@@ -112,7 +112,7 @@ func (h handler) askFor(r *http1.Request, d *http1.Decision) {
 	case !k.found || k.state == fsm.UnitDeleting.String():
 		h.routeAbsent(r, d, p)
 	default:
-		h.awaitFound(r.Gone(), p, k)
+		h.awaitFound(r.Gone(), h.awaitTime(r), p, k)
 		h.routeTenant(r, d, p, routeAsked)
 	}
 }
@@ -137,10 +137,11 @@ func (h handler) sendOn(r *http1.Request, f http1.Refusal, d *http1.Decision, p 
 	if h.moved(f, p) {
 		return h.forwardAgain(r, f, d, p)
 	}
-	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.ups) > 0 {
+	limit := h.awaitTime(r)
+	if f.Kind == http1.Misdirected && f.Attempt < maxAttempts && len(h.control.ups) > 0 && limit > 0 {
 		k, err := h.asking.about(r.Gone(), string(p.tenant), h.revisions(), string(r.ID()))
 		if err == nil && k.found {
-			h.await(r.Gone(), awaitTable, func() bool { return h.moved(f, p) || h.has(k) })
+			h.await(r.Gone(), limit, func() bool { return h.moved(f, p) || h.has(k) })
 		}
 		if err == nil && h.moved(f, p) {
 			return h.forwardAgain(r, f, d, p)

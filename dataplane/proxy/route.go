@@ -142,7 +142,7 @@ func (h handler) routeTenant(r *http1.Request, d *http1.Decision, p place, n rou
 			h.forward(r, d, up, unit, f.t.position.Revision)
 			return
 		}
-		if h.holds.any(unit) && h.hasToWait(r, d, unit) {
+		if h.holds.any(unit) && h.hasToWait(r, d, f, unit) {
 			d.Defer()
 			return
 		}
