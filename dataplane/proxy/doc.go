@@ -43,7 +43,8 @@
 // not place the tenant it answers 421, without effect, which no client sees: the proxy that
 // relayed holds the request until its tables say where it belongs. Domicile-Route tells the
 // second proxy how much is left of the time for which the request may be held. Refused
-// tokens are delayed, and counted for it, at the first proxy alone.
+// tokens are delayed, and counted for it, at the first proxy alone; a mark is made for one
+// request, and one under which a token was refused means nothing the next time (spent.go).
 //
 // A tenant whose home is the proxy's own region, which does not place it, is between two
 // homes: its requests are held until either table changes that, and 503 then (3.9.2).

@@ -1,38 +1,46 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"hash"
+	"math/rand/v2"
 	"net/netip"
 	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // headerClient names the client beside a request, with the mark of the proxy
 // that it came through (G8): "<address> <unix time>.<hops>.<hmac>". hops counts
-// the proxies before the one that made the mark.
+// the proxies before the one that made the mark. hmac is, in unpadded base64url, 8 random
+// bytes and an HMAC-SHA256 over all of that, the request's id and its tenant: each attempt
+// has a mark of its own, which is good for nothing else.
 const headerClient = "Domicile-Client"
 
 const (
 	// markAge is how old a mark may be, and how far ahead, clocks differing.
 	markAge = 60 * time.Second
-	// markKept is for how long a mark that was made is used again: it costs an
-	// HMAC per address and this time, not per request.
-	markKept = 5 * time.Second
 	// maxHops is the number of proxies that a request may have come through.
 	// Two are legitimate (one per level of directories); a request with more
 	// goes round in a circle.
 	maxHops    = 3
-	markLabel  = "domicile-client-v1\n"
-	markSlots  = 1024
+	markLabel  = "domicile-client-v2\n"
 	maxMarkLen = 200
+	// addrSlots is the number of clients' addresses that are kept as they were read.
+	addrSlots = 1024
+	nonceSize = 8
 )
 
-var errMark = errors.New("not a mark of this deployment's proxies")
+var (
+	errMark      = errors.New("not a mark of this deployment's proxies")
+	markEncoding = base64.RawURLEncoding.Strict() // a mark has one spelling
+)
 
 // client is who a request comes from.
 type client struct {
@@ -40,120 +48,167 @@ type client struct {
 	hops int    // proxies that the request came through before this one
 }
 
-// marks makes and verifies marks under the shared secret. Safe for concurrent use.
+// markedRequest is what a mark is good for.
+type markedRequest struct {
+	id     []byte // X-Request-Id
+	tenant []byte // that the target names; empty for what is no tenant's
+}
+
+// marks makes and verifies marks under the shared secret, and knows those that were
+// refused a token. Safe for concurrent use; making and verifying one takes no lock and, for
+// an address that was heard of, no memory.
 type marks struct {
-	secrets atomic.Pointer[markSecrets]
-	made    [markSlots]atomic.Pointer[madeMark]
-	seen    [markSlots]atomic.Pointer[seenMark]
+	keys  atomic.Pointer[markKeys]
+	addrs [addrSlots]atomic.Pointer[readAddr]
+	spent spentMarks
 }
 
-// markSecrets are the secret in force and the one before the last reload, whose
-// marks are still taken: proxies are not reloaded at the same instant.
-type markSecrets struct{ current, previous string }
+// markKeys are the secret in force and the one before the last reload, whose
+// marks are still taken: proxies are not reloaded at the same instant. nil: no secret.
+type markKeys struct{ current, previous *markKey }
 
-type madeMark struct {
-	client client
-	secret *markSecrets
-	until  int64 // Unix seconds
-	line   []byte
+// markKey computes HMACs under one secret.
+type markKey struct {
+	secret string
+	macs   sync.Pool // of *markMAC
 }
 
-type seenMark struct {
-	value  string
-	secret *markSecrets
-	at     int64 // Unix seconds in the mark
-	client client
+// markMAC is a computation, and the memory that it needs.
+type markMAC struct {
+	hash hash.Hash
+	text []byte // what is signed; nonce and HMAC behind it
+}
+
+// readAddr is a client's address as it stood in a mark.
+type readAddr struct{ given, addr string }
+
+func newMarkKey(secret string) *markKey {
+	if secret == "" {
+		return nil
+	}
+	k := &markKey{secret: secret}
+	k.macs.New = func() any { return &markMAC{hash: hmac.New(sha256.New, []byte(secret))} }
+	return k
 }
 
 func newMarks(secret string) *marks {
 	m := &marks{}
-	m.secrets.Store(&markSecrets{current: secret})
+	m.keys.Store(&markKeys{current: newMarkKey(secret)})
 	return m
 }
 
 // reload puts another secret in force.
 func (m *marks) reload(secret string) {
-	if old := m.secrets.Load(); old.current != secret {
-		m.secrets.Store(&markSecrets{current: secret, previous: old.current})
+	old := m.keys.Load().current
+	if next := newMarkKey(secret); next == nil && old != nil || next != nil && (old == nil || old.secret != secret) {
+		m.keys.Store(&markKeys{current: next, previous: old})
 	}
 }
 
-// append adds the header line that names c, with a mark where there is a secret.
-func (m *marks) append(dst []byte, c client, now time.Time) []byte {
-	secrets := m.secrets.Load()
-	entry := &m.made[slotOf(c.addr)]
-	if e := entry.Load(); e != nil && e.client == c && e.secret == secrets && now.Unix() < e.until {
-		return append(dst, e.line...)
+// append adds the header line that names c as the client of r, with a mark where there is
+// a secret.
+func (m *marks) append(dst []byte, c client, r markedRequest, now time.Time) []byte {
+	dst = append(append(dst, headerClient...), ": "...)
+	signed := len(dst)
+	dst = append(dst, c.addr...)
+	if key := m.keys.Load().current; key != nil {
+		dst = strconv.AppendInt(append(dst, ' '), now.Unix(), 10)
+		dst = strconv.AppendInt(append(dst, '.'), int64(c.hops), 10)
+		dst = key.appendSum(append(dst, '.'), dst[signed:], r)
 	}
-	line := headerClient + ": " + c.addr
-	if secrets.current != "" {
-		line += " " + mark(secrets.current, c, now.Unix())
-	}
-	line += "\r\n"
-	entry.Store(&madeMark{client: c, secret: secrets, until: now.Add(markKept).Unix(), line: []byte(line)})
-	return append(dst, line...)
+	return append(dst, "\r\n"...)
 }
 
-// verify reads the value of an incoming headerClient. It gives an error unless
-// one of this deployment's proxies made it within markAge.
-func (m *marks) verify(value []byte, now time.Time) (client, error) {
-	secrets := m.secrets.Load()
-	if secrets.current == "" || len(value) > maxMarkLen {
+// verify reads the value of r's headerClient. It gives an error unless one of this
+// deployment's proxies made it for r, within markAge.
+func (m *marks) verify(value []byte, r markedRequest, now time.Time) (client, error) {
+	keys := m.keys.Load()
+	signed, sum := cutSum(value)
+	addr, text, ok := bytes.Cut(signed, space)
+	at, before, _ := bytes.Cut(text, dot)
+	if keys.current == nil || !ok || len(value) > maxMarkLen {
 		return client{}, errMark
 	}
-	entry := &m.seen[slotOf(string(value))]
-	e := entry.Load()
-	if e == nil || e.secret != secrets || e.value != string(value) {
-		fresh, err := parseMark(string(value), secrets)
-		if err != nil {
-			return client{}, err
-		}
-		e = fresh
-		entry.Store(e)
-	}
-	if d := now.Sub(time.Unix(e.at, 0)); d > markAge || d < -markAge {
+	made, err1 := strconv.ParseInt(string(at), 10, 64)
+	hops, err2 := strconv.Atoi(string(before))
+	if err1 != nil || err2 != nil || hops < 0 {
 		return client{}, errMark
 	}
-	return e.client, nil
+	if d := now.Sub(time.Unix(made, 0)); d > markAge || d < -markAge {
+		return client{}, errMark
+	}
+	if !keys.current.signs(signed, sum, r) && !keys.previous.signs(signed, sum, r) {
+		return client{}, errMark
+	}
+	name, ok := m.addrOf(addr)
+	if !ok {
+		return client{}, errMark
+	}
+	return client{addr: name, hops: hops + 1}, nil
 }
 
-func parseMark(value string, secrets *markSecrets) (*seenMark, error) {
-	addr, given, ok := strings.Cut(value, " ")
-	parts := strings.Split(given, ".")
-	if !ok || len(parts) != 3 {
-		return nil, errMark
+// cutSum parts a mark's last field from what it signs.
+func cutSum(value []byte) (signed, sum []byte) {
+	i := bytes.LastIndexByte(value, '.')
+	if i < 0 {
+		return nil, nil
 	}
-	at, err1 := strconv.ParseInt(parts[0], 10, 64)
-	hops, err2 := strconv.Atoi(parts[1])
-	ip, err3 := netip.ParseAddr(addr)
-	if err1 != nil || err2 != nil || err3 != nil || hops < 0 {
-		return nil, errMark
-	}
-	c := client{addr: ip.String(), hops: hops}
-	for _, secret := range []string{secrets.current, secrets.previous} {
-		if secret != "" && hmac.Equal([]byte(given), []byte(mark(secret, client{addr, hops}, at))) {
-			c.hops++
-			return &seenMark{value: strings.Clone(value), secret: secrets, at: at, client: c}, nil
-		}
-	}
-	return nil, errMark
+	return value[:i], value[i+1:]
 }
 
-// mark is "<unix time>.<hops>.<hmac>": HMAC-SHA256 in unpadded base64url over a
-// label, the address, the time and the hops.
-func mark(secret string, c client, at int64) string {
-	text := strconv.FormatInt(at, 10) + "." + strconv.Itoa(c.hops)
-	h := hmac.New(sha256.New, []byte(secret))
-	h.Write([]byte(markLabel + c.addr + "\n" + text))
-	return text + "." + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+// addrOf gives an address that stood in a mark in its canonical form.
+func (m *marks) addrOf(given []byte) (addr string, ok bool) {
+	slot := &m.addrs[slotOf(given)]
+	if a := slot.Load(); a != nil && a.given == string(given) {
+		return a.addr, true
+	}
+	ip, err := netip.ParseAddr(string(given))
+	if err != nil {
+		return "", false
+	}
+	a := &readAddr{given: string(given), addr: ip.String()}
+	slot.Store(a)
+	return a.addr, true
 }
 
-// slotOf spreads texts over the slots (FNV-1a); that one may chase another out
-// of its slot costs an HMAC.
-func slotOf(s string) uint32 {
+// slotOf spreads addresses over the slots (FNV-1a); that one may chase another out
+// of its slot costs reading it again.
+func slotOf(addr []byte) uint32 {
 	h := uint32(2166136261)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint32(s[i])) * 16777619
+	for _, b := range addr {
+		h = (h ^ uint32(b)) * 16777619
 	}
-	return h % markSlots
+	return h % addrSlots
+}
+
+// appendSum appends the last field of a mark of r that begins with signed.
+func (k *markKey) appendSum(dst, signed []byte, r markedRequest) []byte {
+	var sum markSum
+	binary.LittleEndian.PutUint64(sum[:], rand.Uint64())
+	k.complete(&sum, signed, r)
+	return markEncoding.AppendEncode(dst, sum[:])
+}
+
+// signs tells whether sum is what appendSum could have appended; no key has.
+func (k *markKey) signs(signed, sum []byte, r markedRequest) bool {
+	given, ok := parseSum(sum)
+	if k == nil || !ok {
+		return false
+	}
+	want := given
+	k.complete(&want, signed, r)
+	return hmac.Equal(given[:], want[:])
+}
+
+// complete puts the HMAC behind the random bytes of sum.
+func (k *markKey) complete(sum *markSum, signed []byte, r markedRequest) {
+	m := k.macs.Get().(*markMAC)
+	defer k.macs.Put(m)
+	text := append(append(m.text[:0], markLabel...), sum[:nonceSize]...)
+	text = append(append(text, signed...), '\n')
+	text = append(append(append(text, r.id...), '\n'), r.tenant...)
+	m.hash.Reset()
+	m.hash.Write(text)
+	m.text = m.hash.Sum(text[:0])
+	copy(sum[nonceSize:], m.text)
 }

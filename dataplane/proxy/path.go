@@ -54,8 +54,20 @@ func parsePlace(path []byte) place {
 
 var (
 	slash        = []byte("/")
+	space        = []byte(" ")
 	bucketPrefix = []byte("b/")
 )
+
+// tenantOfPath gives what stands for the tenant in a path, nil where that is none of the data
+// path.
+func tenantOfPath(path []byte) []byte {
+	rest, ok := bytes.CutPrefix(path, tenantPrefix)
+	if !ok {
+		return nil
+	}
+	tenant, _, _ := bytes.Cut(rest, slash)
+	return tenant
+}
 
 // validName is fsm.ValidName for bytes.
 func validName(name []byte) bool {

@@ -183,15 +183,14 @@ func (p *Proxy) Run(ctx context.Context) error {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() net.Addr { return p.cfg.Listener.Addr() }
 
-// record writes a line for the audit log.
-func (h handler) record(r *http1.Request, event AuditEvent, status int) {
+// record writes a line for the audit log of what c asked for.
+func (h handler) record(r *http1.Request, c client, event AuditEvent, status int) {
 	if h.cfg.Audit == nil {
 		return
 	}
-	now := time.Now()
 	h.cfg.Audit(Audit{
-		At: now, Event: event, Method: string(r.Method()), Path: string(r.Path()), Status: status,
-		Client: h.client(r, now).addr, Peer: peer(r.RemoteAddr()), RequestID: string(r.ID()),
+		At: time.Now(), Event: event, Method: string(r.Method()), Path: string(r.Path()), Status: status,
+		Client: c.addr, Peer: peer(r.RemoteAddr()), RequestID: string(r.ID()),
 	})
 }
 

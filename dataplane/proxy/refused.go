@@ -174,7 +174,7 @@ func (h handler) Answered(r *http1.Request, a *http1.Answer) time.Duration {
 	if i := h.control.index(a.Upstream); i >= 0 {
 		h.control.note(i, a.Status)
 		if a.Status != http.StatusUnauthorized && !safe(r.Method()) {
-			h.record(r, AuditChange, a.Status)
+			h.record(r, h.client(r, time.Now()), AuditChange, a.Status)
 		}
 	}
 	if name := a.Upstream.Region(); name != "" {
@@ -195,20 +195,23 @@ func (h handler) judge(r *http1.Request, up *http1.Upstream) string {
 	if up.Region() == "" {
 		return up.Name()
 	}
-	path, ok := bytes.CutPrefix(r.Path(), tenantPrefix)
-	if !ok {
-		path = r.Host()
+	tenant := tenantOfPath(r.Path())
+	if tenant == nil {
+		tenant = r.Host()
 	}
-	tenant, _, _ := bytes.Cut(path, slash)
 	return up.Name() + " " + string(tenant)
 }
 
 // refuse counts a refused token and tells how long its answer waits. What came
-// through another proxy waits there, by the client's address.
+// through another proxy waits there, by the client's address; what comes again under the
+// same mark did not come through that proxy.
 func (h handler) refuse(r *http1.Request, by string) time.Duration {
-	h.record(r, AuditRefusedToken, http.StatusUnauthorized)
 	now := time.Now()
 	c := h.client(r, now)
+	if c.hops > 0 && h.marks.spent.spend(r.Header(headerClient)) {
+		c = client{addr: r.RemoteIP()}
+	}
+	h.record(r, c, AuditRefusedToken, http.StatusUnauthorized)
 	if c.hops > 0 {
 		h.refusals.total.Add(1)
 		return 0

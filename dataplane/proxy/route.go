@@ -223,7 +223,11 @@ func (h handler) nameClient(r *http1.Request, d *http1.Decision) bool {
 			"the request has come through more proxies than a deployment has; look for regions whose routers name each other")
 		return false
 	}
-	d.Lines = h.marks.append(d.Lines[:0], c, now)
+	path := r.Path()
+	if d.Target != nil {
+		path = d.Target
+	}
+	d.Lines = h.marks.append(d.Lines[:0], c, markedRequest{id: r.ID(), tenant: tenantOfPath(path)}, now)
 	return true
 }
 
@@ -231,7 +235,7 @@ func (h handler) nameClient(r *http1.Request, d *http1.Decision) bool {
 // connected. A mark that is not right means nothing.
 func (h handler) client(r *http1.Request, now time.Time) client {
 	if value := r.Header(headerClient); value != nil {
-		if c, err := h.marks.verify(value, now); err == nil {
+		if c, err := h.marks.verify(value, markedRequest{id: r.ID(), tenant: tenantOfPath(r.Path())}, now); err == nil {
 			return c
 		}
 	}

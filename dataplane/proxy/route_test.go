@@ -43,7 +43,7 @@ func TestRequestGoesToTheNodeOfItsTenant(t *testing.T) {
 	if len(marks) != 1 {
 		t.Fatalf("%s: got %q", headerClient, marks)
 	}
-	if c, err := p.marks.verify([]byte(marks[0]), time.Now()); err != nil || c != (client{"127.0.0.1", 1}) {
+	if c, err := p.marks.verify([]byte(marks[0]), requestOf(r), time.Now()); err != nil || c != (client{"127.0.0.1", 1}) {
 		t.Errorf("%s %q: got %+v, %v", headerClient, marks[0], c, err)
 	}
 }

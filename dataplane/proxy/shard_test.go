@@ -38,7 +38,7 @@ func TestShardIsRelayedUntouched(t *testing.T) {
 		got.Header.Get("X-Request-Id") != "mine" {
 		t.Errorf("the server got %s %q %v", got.RequestURI, body, got.Header)
 	}
-	if c, err := p.marks.verify([]byte(got.Header.Get(headerClient)), time.Now()); err != nil || c.addr != "127.0.0.1" {
+	if c, err := p.marks.verify([]byte(got.Header.Get(headerClient)), requestOf(got), time.Now()); err != nil || c.addr != "127.0.0.1" {
 		t.Errorf("mark: %+v, %v", c, err)
 	}
 }
@@ -278,8 +278,8 @@ func TestR6RefusedTokensWaitAtTheFirstProxyAlone(t *testing.T) {
 			t.Errorf("refusal %d waited %v and counts %d", i+1, waited, counted())
 		}
 	}
-	forged.Set(headerClient, string(p.marks.append(nil, client{addr: "192.0.2.1"}, time.Now()))[len(headerClient)+2:])
-	forged.Set(headerClient, strings.TrimSpace(forged.Get(headerClient)))
+	forged.Set("X-Request-Id", string(acmes.id))
+	forged.Set(headerClient, line(t, p.marks, client{addr: "192.0.2.1"}, time.Now()))
 	p.send("GET", "/t/acme/query", forged, "")
 	if counted() != 4 {
 		t.Error("a refusal that came through another proxy was counted")
@@ -304,8 +304,9 @@ func TestReloadPutsSecretsInForce(t *testing.T) {
 	p.await(control.change(n1.info(), placed("acme", "n1")))
 	p.Reload(Secrets{Token: "new", SharedSecret: "new"})
 	p.get("/t/acme/query")
-	value := n1.requests()[0].Header.Get(headerClient)
-	if _, err := newMarks("new").verify([]byte(value), time.Now()); err != nil {
+	r := n1.requests()[0]
+	value := r.Header.Get(headerClient)
+	if _, err := newMarks("new").verify([]byte(value), requestOf(r), time.Now()); err != nil {
 		t.Errorf("mark %q is not of the new secret", value)
 	}
 	if a := p.send("GET", "/_metrics", http.Header{"Authorization": {"Bearer old"}}, ""); a.StatusCode != 401 {
