@@ -19,8 +19,8 @@ func (p *planner) homed(j *fsm.Job) {
 	case t.running || !ok:
 	case t.known && t.state.Over:
 		p.homedOver(j, tenant, &t.state)
-	case j.Step == fsm.StepUndo && p.neverAsked(j, t):
-		// Nothing was sent, and nobody else can have: that is as certain as the region's word.
+	case j.Step == fsm.StepUndo && p.neverAsked(j, t) && !t.heardOf:
+		// Nothing was sent, or what was sent is refused for good, and nobody else can have: that is as certain as the region's word.
 		p.endHomed(j, tenant, &TaskState{Forgone: true})
 	case j.Step == fsm.StepUndo:
 		p.noteTask(j, t)
@@ -34,8 +34,8 @@ func (p *planner) homed(j *fsm.Job) {
 	}
 }
 
-// neverAsked reports whether it is certain that the region was sent nothing for a job: it
-// began in this term, and no call has reached it.
+// neverAsked reports whether it is certain that the region has done nothing for a job: it
+// began in this term, and no call of it was taken.
 func (p *planner) neverAsked(j *fsm.Job, t *taskMemory) bool {
 	return fsm.Revision(j.ID) > p.m.since && !t.touched
 }

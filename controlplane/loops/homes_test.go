@@ -3,6 +3,7 @@ package loops
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"domicile/fsm"
@@ -289,4 +290,54 @@ func TestG9WhatWasNeverSentIsGivenUpAtOnce(t *testing.T) {
 	if l.state.CountTenants() != 0 {
 		t.Error("the tenant is there")
 	}
+}
+
+// TestG5ACallThatWasToldNotNowMayComeAgain: the region was busy, and nothing was done; the
+// same call comes once more when it is not. The name is not given back before the region has
+// said that it will not be done (architecture §3.9.1). Found by the simulation of moves.
+func TestG5ACallThatWasToldNotNowMayComeAgain(t *testing.T) {
+	us := fsm.RegionName("us")
+	l := newLevels(t, 1)
+	l.apply(0, &fsm.CreateTenant{Name: "older", Region: &us}) // runs, so that late calls are heeded
+	l.look()
+	for _, a := range l.flying {
+		l.m.EndTask(a.TaskCall, l.call(l.sent(a.Cmd)), l.now)
+	}
+	l.flying = nil
+	job := l.apply(0, &fsm.CreateTenant{Name: "acme", Region: &us}).Job
+	l.look()
+	var again fsm.Command
+	for _, a := range l.flying {
+		if a.Job == job {
+			again = l.sent(a.Cmd)
+			l.m.EndTask(a.TaskCall, TaskAnswer{Outcome: Unavailable, Untouched: true, Refusal: &fsm.Refusal{Code: fsm.CodeBusy, Text: "not now"}}, l.now)
+		}
+	}
+	l.flying = slices.DeleteFunc(l.flying, func(a TaskAction) bool { return a.Job == job })
+	if again == nil {
+		t.Fatal("the region was not asked")
+	}
+	l.look()
+	l.look()
+	if j, _ := l.state.Job(job); j.Step != fsm.StepUndo {
+		t.Errorf("the job is at %s: its name is reserved until the region has told", j.Step)
+	}
+	l.now += 2 * TaskAgain
+	l.look()
+	for _, a := range l.flying {
+		if forgo, ok := a.Cmd.(*fsm.ForgoTask); ok {
+			l.m.EndTask(a.TaskCall, l.call(l.sent(forgo)), l.now)
+		}
+	}
+	l.look()
+	if _, ok := l.state.Tenant("acme"); ok {
+		t.Error("the name is not given back")
+	}
+	if r := l.there(again); r.Refusal == nil || r.Refusal.Code != fsm.CodeTaskForgone {
+		t.Errorf("the call came again: %+v", r)
+	}
+	l.flying = nil
+	l.newLeader()
+	l.rest()
+	l.agree("at the end")
 }

@@ -68,6 +68,7 @@ type TaskCopy struct {
 type taskMemory struct {
 	running  bool
 	touched  bool       // a call that ended may have done something
+	heardOf  bool       // a call got through, if only to be told "not now": it may come again, and be done then
 	asked    TaskAction // the call that is under way, or was last
 	begun    fsm.Millis // when that was
 	last     TaskAnswer // of the last call that ended; zero before
@@ -98,6 +99,7 @@ func (m *Memory) EndTask(c TaskCall, a TaskAnswer, now fsm.Millis) {
 	t := m.task(c)
 	t.running, t.last = false, a
 	t.touched = t.touched || a.Outcome == Done || !a.Untouched
+	t.heardOf = t.heardOf || t.touched || a.Outcome == Unavailable
 	if a.Outcome == Done {
 		t.known, t.state, t.heard = true, a.Task, t.begun
 		t.failures, t.silent, t.unwilled = 0, 0, 0
