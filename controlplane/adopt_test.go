@@ -93,7 +93,7 @@ func (g *testGroup) restored(s *testServer, file string) *testServer {
 		state := next.group.State()
 		m, _ := state.Member(config.ID)
 		up, _ := state.Upstream()
-		return m != nil && m.API != "" && up.Authority != "" && next.ask("GET", "/_ready", "").status == 200
+		return m != nil && m.API != "" && (up.Authority != "" || config.Region == "") && next.ask("GET", "/_ready", "").status == 200
 	})
 	next.want(next.ask("POST", "/_shard/restore", file), 200, "")
 	return next
@@ -141,5 +141,49 @@ func TestG2I1ATakerThatWasRestoredIsGivenTheRegionAgain(t *testing.T) {
 	}
 	if left := global.ask("GET", "/_shard/nodes", "").text; left != "[]\n" {
 		t.Errorf("the global directory has %s", left)
+	}
+}
+
+// TestG2I1AGiverThatLostWhatItGaveLearnsItBeforeItTakesAnythingOver: the global group is
+// restored as it was when it had begun to hand the region over, which the region's group has
+// taken since.
+func TestG2I1AGiverThatLostWhatItGaveLearnsItBeforeItTakesAnythingOver(t *testing.T) {
+	r, nodes, ready := handing(t)
+	global, us := r.global.leader(), r.of["us"].leader()
+	before, err := proto.ReadSnapshot(strings.NewReader(global.backup()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := global.want(global.ask("POST", "/_shard/regions/us/adopt", ""), 202, "")
+	job := fsm.Revision(begun.body["id"].(float64))
+	global.until("has given the region", func() bool { return strings.Contains(global.handOver("adopt"), `"step":"nodes"`) })
+	if result, _ := before.Apply(fsm.Entry{Revision: job, At: before.Now(), Term: 1, Cmd: &fsm.BeginGive{Region: "us"}}); result.Refusal != nil {
+		t.Fatal(result.Refusal)
+	}
+	var file strings.Builder
+	if err := proto.WriteSnapshot(&file, before); err != nil {
+		t.Fatal(err)
+	}
+	global = r.global.restored(global, file.String())
+	ready.Store(true)
+	global.until("has ended the hand-over", func() bool { return strings.Contains(global.handOver("adopt"), `"outcome":"done"`) })
+	global.until("is recovered", func() bool { return global.ask("GET", "/_ready", "").status == 200 })
+	if left := global.ask("GET", "/_shard/nodes", "").text; left != "[]\n" {
+		t.Errorf("the global directory has %s", left)
+	}
+	scope, _ := us.group.State().Scope()
+	for _, name := range []string{"a", "b"} {
+		home, _ := global.group.State().Tenant(fsm.TenantName(name))
+		p, ok := us.group.State().Placed(fsm.UnitName(name))
+		if !home.HasHome || home.Home != "us" || !ok || p.Node != "n1" || home.Claim != p.ID {
+			t.Errorf("%s is %+v in the global directory, %+v in that of its region", name, home, p)
+		}
+	}
+	for _, n := range nodes {
+		n.mu.Lock()
+		if n.holder.Authority != scope.Authority() {
+			t.Errorf("%s is held by %+v", n.name, n.holder)
+		}
+		n.mu.Unlock()
 	}
 }

@@ -38,8 +38,8 @@ type executor struct {
 	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
 	// homes tells a recovery which tenants live elsewhere; it is that long in this term.
 	homes func(sofar time.Duration) *loops.Homes
-	// given tells it in a term why it does not end yet: a region is being given to the group.
-	given func(term uint64) string
+	// given tells it in a term what it waits for of the other groups.
+	given func(term uint64) loops.Given
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64

@@ -80,7 +80,7 @@ func (g *giving) run(ctx context.Context) {
 		case fsm.StepClean:
 			done = g.tellNodes(ctx, j)
 		case fsm.StepUndo:
-			done = g.close(ctx) && g.advance(ctx, fsm.StepUndo, fsm.StepDone, nil)
+			done = g.close(ctx, true) && g.advance(ctx, fsm.StepUndo, fsm.StepDone, nil)
 		}
 		if done {
 			again = giveAgain
@@ -174,12 +174,12 @@ func (g *giving) tellNodes(ctx context.Context, j *fsm.Job) bool {
 		g.note(ctx, left[0])
 		return false
 	}
-	return g.close(ctx) && g.advance(ctx, fsm.StepClean, fsm.StepDone, nil)
+	return g.close(ctx, false) && g.advance(ctx, fsm.StepClean, fsm.StepDone, nil)
 }
 
-// close has the other group end its side of the job.
-func (g *giving) close(ctx context.Context) bool {
-	_, r, _ := g.askIntake(ctx, g.to, g.job, &fsm.CloseIntake{Giver: g.giver})
+// close has the other group end its side of the job; undone: nothing was given.
+func (g *giving) close(ctx context.Context, undone bool) bool {
+	_, r, _ := g.askIntake(ctx, g.to, g.job, &fsm.CloseIntake{Giver: g.giver, Undone: undone})
 	if r != nil && r.Code != fsm.CodeTaskOver {
 		g.note(ctx, r.Text)
 		return false

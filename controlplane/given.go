@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"domicile/controlplane/group"
+	"domicile/controlplane/loops"
 	"domicile/fsm"
 )
 
@@ -13,13 +15,18 @@ import (
 // What was given arrives in a recovery alone, which reads every node (fsm.StageRegion.Given):
 // so the other groups are asked before the recovery ends.
 
-// givers is what the other groups say of what they give to this one, while its directory is
-// being recovered.
+//
+// It may have lost, too, that it gave a region away itself: so the group that was to take it is
+// asked before anything is taken over. Where the region has not arrived there it does not any
+// more.
+
+// givers is what the other groups say of what they give to this one, or took from it, while its
+// directory is being recovered.
 type givers struct {
-	mu      sync.Mutex
-	term    uint64 // of which it is
-	asked   bool
-	problem string // why the recovery does not end yet, or ""
+	mu    sync.Mutex
+	term  uint64 // of which it is
+	asked bool
+	found loops.Given
 }
 
 // mayGive are the groups that may have given something to this one.
@@ -36,18 +43,18 @@ func (s *Server) mayGive(state *fsm.State) (others []owner) {
 	return others
 }
 
-// whatIsGiven tells a recovery in a term of its leader why it does not end yet: another group
-// is giving a region to this one, or may be. "" where none is.
-func (s *Server) whatIsGiven(term uint64) string {
+// whatIsGiven tells a recovery in a term of its leader what it has to wait for.
+func (s *Server) whatIsGiven(term uint64) loops.Given {
 	if len(s.mayGive(s.group.State())) == 0 {
-		return ""
+		return loops.Given{}
 	}
 	s.givers.mu.Lock()
 	defer s.givers.mu.Unlock()
 	if !s.givers.asked || s.givers.term != term {
-		return "the other groups are asked whether they are giving a region to this one"
+		const asked = "the other groups are asked whether a region is being handed over to this one, or from it"
+		return loops.Given{Here: asked, Away: asked}
 	}
-	return s.givers.problem
+	return s.givers.found
 }
 
 // askGivers is the leader's duty: it asks the other groups while the directory is being
@@ -58,7 +65,7 @@ func (s *Server) askGivers(ctx context.Context, term uint64) error {
 		state := s.group.State()
 		if !state.Recovering() { // it may yet be restored from a backup
 			began = time.Time{}
-			s.givers.note(term, false, "")
+			s.givers.note(term, false, loops.Given{})
 			if s.group.WaitRevision(ctx, state.Revision()+1) != nil {
 				<-ctx.Done()
 			}
@@ -67,16 +74,50 @@ func (s *Server) askGivers(ctx context.Context, term uint64) error {
 		if began.IsZero() {
 			began = time.Now()
 		}
-		s.givers.note(term, true, s.givenToUs(ctx, time.Since(began)))
+		away := s.givenAway(ctx, term, state)
+		s.givers.note(term, true, loops.Given{Here: s.givenToUs(ctx, time.Since(began)), Away: away})
 		pause(ctx, giveAgain)
 	}
 	return nil
 }
 
-func (g *givers) note(term uint64, asked bool, problem string) {
+func (g *givers) note(term uint64, asked bool, found loops.Given) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.term, g.asked, g.problem = term, asked, problem
+	g.term, g.asked, g.found = term, asked, found
+}
+
+// givenAway settles whether a region that was to be given away was given in what was lost: it
+// gives it then, and closes the other group's side where the region has not arrived there. It
+// tells why that is not known yet, or "".
+func (s *Server) givenAway(ctx context.Context, term uint64, state *fsm.State) string {
+	j := state.Giving()
+	if j == nil || j.Step != fsm.StepCopy {
+		return ""
+	}
+	scope, _ := state.Scope()
+	giver := fsm.Giver{Authority: scope.Authority(), History: scope.History, Job: j.ID}
+	to := s.givenTo(j.Home)
+	in, r, _ := s.askIntake(ctx, to, j.ID, &fsm.CloseIntake{Giver: giver, Undone: true})
+	switch {
+	case r != nil && r.Code == fsm.CodeTaskOver:
+		return ""
+	case r != nil:
+		return fmt.Sprintf("%s is asked whether it has taken region %s over, which was about to be given to it: %s", to, j.Home, r.Text)
+	case len(in.Nodes) == 0: // it has not arrived there, or has come back since
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	result, _, err := s.group.Propose(ctx, group.Proposal{Decided: term, Cmd: &fsm.GiveRegion{ID: j.ID, Arrived: true}})
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s has taken region %s over, which is not recorded yet: %v", to, j.Home, err)
+	case result.Refusal != nil && result.Refusal.Code != fsm.CodeStale:
+		return fmt.Sprintf("%s has taken region %s over, and this directory cannot drop it: %s", to, j.Home, result.Refusal.Text)
+	}
+	s.logger.Warn("a region had been given to another directory before the recovery", "region", string(j.Home), "to", to.String(), "job", j.ID)
+	return ""
 }
 
 // givenToUs asks every group that may have given something. One that is not reached is waited

@@ -112,3 +112,38 @@ func TestG2AGiverThatWasRecoveredTellsAnew(t *testing.T) {
 		t.Errorf("the region was told %+v", i)
 	}
 }
+
+// TestG2AGiverThatLostThatItGaveDropsTheRegionInItsRecovery, where the other directory has it,
+// and at no other time.
+func TestG2AGiverThatLostThatItGaveDropsTheRegionInItsRecovery(t *testing.T) {
+	global, us := handing(t)
+	job := global.ok(&fsm.BeginGive{Region: "us"}).Job
+	lost := global.clone(t)
+	for _, p := range global.parts(job, "us", 1) {
+		us.ok(p)
+	}
+	sum := global.Digest("us")
+	global.ok(&fsm.GiveRegion{ID: job, Digest: sum})
+	us.ok(&fsm.ArriveRegion{Giver: global.giver(job), Digest: sum})
+	arrived := us.shown()
+
+	lost.ok(&fsm.FailOver{Node: "n1", Cause: fsm.CauseLapsed}) // it may have been about to
+	lost.refused(fsm.CodeStale, &fsm.GiveRegion{ID: job, Arrived: true})
+	id := lost.recover()
+	us.ok(&fsm.CloseIntake{Giver: lost.giver(job), Undone: true})
+	if i := us.OpenIntake(); i == nil || us.shown() != arrived {
+		t.Fatalf("a region that has arrived was closed: %s", us.shown())
+	}
+	lost.refused(fsm.CodeRecovering, &fsm.GiveRegion{ID: job, Digest: lost.Digest("us")})
+	lost.ok(&fsm.GiveRegion{ID: job, Arrived: true})
+	if got, want := lost.shown(), global.shown(); got != want {
+		t.Errorf("the directory has %s, and should have %s", got, want)
+	}
+	c, _ := lost.Placed("c")
+	lost.ok(&fsm.TakeOver{Recovery: id, Units: []fsm.TakenUnit{taken(fsm.UnitRef{Unit: "c", ID: c.ID}, "e1")}})
+	lost.ok(&fsm.EndRecovery{Recovery: id, Nodes: lost.nodeRefs("e1")})
+	us.ok(&fsm.ArriveRegion{Giver: lost.giver(job), Digest: lost.Digest("us")})
+	lost.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepPromote, To: fsm.StepClean})
+	us.ok(&fsm.CloseIntake{Giver: lost.giver(job)})
+	lost.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepClean, To: fsm.StepDone})
+}

@@ -59,7 +59,11 @@ func (c *change) mayGive(r RegionName) *Refusal {
 
 // Unready says what the nodes and tenants of a region, that is to be given away, have to
 // get done first; nil where all of it can be given as it is.
-func (s *State) Unready(r RegionName) *Refusal {
+func (s *State) Unready(r RegionName) *Refusal { return s.unready(r, false) }
+
+// unready is Unready; arrived says that the other directory has the region already, so that
+// how its units are written here does not matter.
+func (s *State) unready(r RegionName, arrived bool) *Refusal {
 	for j := range s.RunningJobs() {
 		if s.worksIn(j, r) {
 			return refuse(CodeRegionNotReady, "a job to "+j.Kind.String()+" is under way in the region", "region", string(r), "job", j.ID.String(), "tenant", string(j.Tenant))
@@ -70,7 +74,7 @@ func (s *State) Unready(r RegionName) *Refusal {
 			continue
 		}
 		for p := range s.HeldBy(n.Name) {
-			if why := s.unfit(p, r); why != "" {
+			if why := s.unfit(p, r); why != "" && !(arrived && s.leaves(p)) {
 				return refuse(CodeRegionNotReady, "tenant "+tenantOf(p.Unit)+" "+why, "region", string(r), "tenant", tenantOf(p.Unit))
 			}
 		}
@@ -122,20 +126,30 @@ func (s *State) unfit(p *Placed, r RegionName) string {
 	return ""
 }
 
+// leaves reports whether a unit of a region can be dropped that another directory has: nothing
+// here refers to it but its nodes.
+func (s *State) leaves(p *Placed) bool {
+	t, whole := s.tenants.Get(TenantName(p.Unit))
+	return whole && t.tenant.Buckets == 0 && len(t.tenant.Readers) == 0 && p.State == UnitActive && p.Job == 0 && t.tenant.Job == 0
+}
+
 // giveRegion is the giver's flip.
 func (c *change) giveRegion(cmd *GiveRegion) *Refusal {
 	j, ok := c.running.Get(cmd.ID)
 	if !ok || j.Kind != JobGive || j.Step != StepCopy {
 		return refuse(CodeStale, "no region is being given away by this job any more")
 	}
-	if r := c.Unready(j.Home); r != nil {
+	sum := c.Digest(j.Home)
+	switch r := c.unready(j.Home, cmd.Arrived); {
+	case r != nil:
 		return r
-	}
-	if c.Digest(j.Home) != cmd.Digest {
+	case cmd.Arrived && !c.Recovering():
+		return refuse(CodeStale, "the directory is not being recovered: it has given nothing that it does not know of")
+	case !cmd.Arrived && sum != cmd.Digest:
 		return refuse(CodeStale, "the region has changed since the other group was told of it")
 	}
 	next := *j
-	next.Step, next.Problem, next.Digest, next.Since = StepPromote, "", cmd.Digest, c.now
+	next.Step, next.Problem, next.Digest, next.Since = StepPromote, "", sum, c.now
 	nodes, tenants := c.Given(j.Home)
 	for t, p := range collect2(tenants) {
 		c.staged.tenants.Set(t.Name, &tenancy{t, p})
@@ -148,6 +162,9 @@ func (c *change) giveRegion(cmd *GiveRegion) *Refusal {
 		c.events = append(c.events, Event{NodeGone: n.Name})
 	}
 	c.putJob(&next)
+	if c.Recovering() {
+		c.recovery = c.fromTheStart()
+	}
 	return nil
 }
 

@@ -322,7 +322,7 @@ func (c *change) closeIntake(cmd *CloseIntake) *Refusal {
 		return refuse(CodeBadRequest, "a hand-over is known by the authority, its history, and its job there")
 	}
 	i, known := c.intakes.Get(cmd.Authority)
-	if known && i.Job == cmd.Job && i.Over {
+	if known && i.Job == cmd.Job && (i.Over || cmd.Undone && i.Arrived != 0) {
 		return nil
 	}
 	if r := c.mayTakeIn(cmd.Giver, ""); r != nil {

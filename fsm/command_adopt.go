@@ -14,9 +14,14 @@ type BeginGive struct{ Region RegionName }
 // are not this directory's any more, and its names have that region for their home, or are
 // gone with it. Refused unless Digest is that of what goes (State.Given), so that the other
 // directory has been told exactly that.
+//
+// Arrived says that the other directory has the region already: this one was recovered, and
+// has lost that it gave it. Taken in a recovery alone; what the other one has is what was
+// given, whatever is here.
 type GiveRegion struct {
-	ID     JobID
-	Digest uint64
+	ID      JobID
+	Digest  uint64
+	Arrived bool
 }
 
 // Giver names the group that gives a region away, and which of its jobs that is.
@@ -61,8 +66,12 @@ type ArriveRegion struct {
 
 // CloseIntake ends an intake: what was staged is forgotten where it was not given, and
 // the directory is open again. A job that was not heard of is closed too, so that what
-// comes late for it is refused.
-type CloseIntake struct{ Giver }
+// comes late for it is refused. Undone says that nothing was given, by what the giver knows:
+// it changes nothing where the region has arrived.
+type CloseIntake struct {
+	Giver
+	Undone bool
+}
 
 func (*BeginGive) command()    {}
 func (*GiveRegion) command()   {}

@@ -144,6 +144,8 @@ func (c *change) allowed(cmd Command) bool {
 		return true
 	case *StageRegion: // what was given before the recovery; nothing is given meanwhile
 		return cmd.Given
+	case *GiveRegion: // what was given before the recovery
+		return cmd.Arrived
 	}
 	return false
 }

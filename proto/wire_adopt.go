@@ -12,7 +12,7 @@ func putAdoptCommand(m *pb.Entry, c fsm.Command) bool {
 	case *fsm.BeginGive:
 		m.Command = &pb.Entry_BeginGive{BeginGive: &pb.BeginGive{Region: string(c.Region)}}
 	case *fsm.GiveRegion:
-		m.Command = &pb.Entry_GiveRegion{GiveRegion: &pb.GiveRegion{Id: uint64(c.ID), Digest: c.Digest}}
+		m.Command = &pb.Entry_GiveRegion{GiveRegion: &pb.GiveRegion{Id: uint64(c.ID), Digest: c.Digest, Arrived: c.Arrived}}
 	case *fsm.StageRegion:
 		m.Command = &pb.Entry_StageRegion{StageRegion: &pb.StageRegion{
 			Giver: fromGiver(c.Giver), Region: string(c.Region), Try: c.Try, Part: c.Part, Longest: int64(c.Longest), Given: c.Given, Node: fromNode(c.Node),
@@ -22,7 +22,7 @@ func putAdoptCommand(m *pb.Entry, c fsm.Command) bool {
 	case *fsm.ArriveRegion:
 		m.Command = &pb.Entry_ArriveRegion{ArriveRegion: &pb.ArriveRegion{Giver: fromGiver(c.Giver), Digest: c.Digest}}
 	case *fsm.CloseIntake:
-		m.Command = &pb.Entry_CloseIntake{CloseIntake: &pb.CloseIntake{Giver: fromGiver(c.Giver)}}
+		m.Command = &pb.Entry_CloseIntake{CloseIntake: &pb.CloseIntake{Giver: fromGiver(c.Giver), Undone: c.Undone}}
 	default:
 		return false
 	}
@@ -36,7 +36,7 @@ func adoptCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_BeginGive:
 		return &fsm.BeginGive{Region: fsm.RegionName(c.BeginGive.GetRegion())}
 	case *pb.Entry_GiveRegion:
-		return &fsm.GiveRegion{ID: fsm.JobID(c.GiveRegion.GetId()), Digest: c.GiveRegion.GetDigest()}
+		return &fsm.GiveRegion{ID: fsm.JobID(c.GiveRegion.GetId()), Digest: c.GiveRegion.GetDigest(), Arrived: c.GiveRegion.GetArrived()}
 	case *pb.Entry_StageRegion:
 		s := c.StageRegion
 		return &fsm.StageRegion{
@@ -47,7 +47,7 @@ func adoptCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_ArriveRegion:
 		return &fsm.ArriveRegion{Giver: toGiver(c.ArriveRegion.GetGiver()), Digest: c.ArriveRegion.GetDigest()}
 	case *pb.Entry_CloseIntake:
-		return &fsm.CloseIntake{Giver: toGiver(c.CloseIntake.GetGiver())}
+		return &fsm.CloseIntake{Giver: toGiver(c.CloseIntake.GetGiver()), Undone: c.CloseIntake.GetUndone()}
 	}
 	return nil
 }

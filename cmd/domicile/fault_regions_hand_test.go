@@ -18,11 +18,14 @@ var handedRegions = []string{"tr", "us"}
 // mover knows.
 func (m *regionMover) handOver(region string) {
 	how := proto.HandOverReturn
-	if m.rand.IntN(2) == 0 {
+	if m.given[region] {
 		how = proto.HandOverAdopt
 		m.note("record", m.do(http.MethodPut, m.proxy()+"/_shard/regions/"+region, m.routers(region)))
 	}
-	m.note(how, m.do(http.MethodPost, m.proxy()+"/_shard/regions/"+region+"/"+how, ""))
+	a := m.do(http.MethodPost, m.proxy()+"/_shard/regions/"+region+"/"+how, "")
+	if m.note(how, a); a.Status == http.StatusAccepted || a.Status == http.StatusConflict || a.Status == http.StatusNotFound {
+		m.given[region] = !m.given[region]
+	}
 }
 
 // routers is the body that records a region with its own proxies.

@@ -35,7 +35,8 @@ type regionMover struct {
 	own   []*ownTenant
 	old   []*ownTenant // of which nobody knows whether they are there
 	next  int
-	asked map[string]int // what was done, by what was answered
+	asked map[string]int  // what was done, by what was answered
+	given map[string]bool // regions that it gave to the global group last, as far as it knows
 }
 
 // ownTenant is one that the mover makes and deletes.
@@ -48,7 +49,7 @@ type ownTenant struct {
 const ownTenants = 3
 
 func startRegionMover(t *testing.T, r *testcluster.Regions, rd *rand.Rand, round int, names ...string) *regionMover {
-	m := &regionMover{t: t, r: r, c: r.Whole(), names: names, rand: rd, prefix: fmt.Sprintf("own%d-", round), done: make(chan struct{}), asked: map[string]int{}}
+	m := &regionMover{t: t, r: r, c: r.Whole(), names: names, rand: rd, prefix: fmt.Sprintf("own%d-", round), done: make(chan struct{}), asked: map[string]int{}, given: map[string]bool{}}
 	for range ownTenants {
 		m.own = append(m.own, m.newOwn())
 	}
@@ -73,7 +74,7 @@ func (m *regionMover) newOwn() *ownTenant {
 func pick[T any](r *rand.Rand, among []T) T { return among[r.IntN(len(among))] }
 
 func (m *regionMover) act() {
-	if longRun() && m.rand.IntN(30) == 0 {
+	if longRun() && m.rand.IntN(20) == 0 {
 		m.handOver(pick(m.rand, handedRegions))
 		return
 	}

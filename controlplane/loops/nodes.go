@@ -22,10 +22,13 @@ type News struct {
 	// Homes is what a region's group that is being recovered knows of the global directory;
 	// nil in the global group.
 	Homes *Homes
-	// Given says why a recovery does not end yet: another group is giving a region to this
-	// one, or that is not known; or "".
-	Given string
+	Given Given
 }
+
+// Given says why a recovery waits for another group, or "" in each: it does not end because
+// that one gives a region to this directory (Here), and takes nothing over because that one
+// may have a region that this directory was about to give (Away).
+type Given struct{ Here, Away string }
 
 // Homes tells which tenants a region does not keep any more. Its own directory, where that
 // is recovered, may be from before a tenant moved away.

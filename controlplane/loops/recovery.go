@@ -84,7 +84,7 @@ func (p *planner) recover(r *fsm.Recovery) {
 		m = &recoveryMemory{id: r.ID, nodes: make(map[fsm.NodeName]*reading)}
 		p.m.recovery = m
 	}
-	m.problem = ""
+	m.problem = p.news.Given.Away
 	if p.raise(r, m) || !p.readAll(r, m) || !p.knowAll(r, m) {
 		p.wakeAt(p.now + ReadAgain)
 		return
@@ -92,8 +92,12 @@ func (p *planner) recover(r *fsm.Recovery) {
 	if m.found == nil {
 		m.compare(p.s)
 	}
-	if r.Settled && p.news.Given != "" {
-		m.problem = p.news.Given
+	wait := p.news.Given.Away
+	if r.Settled && wait == "" {
+		wait = p.news.Given.Here
+	}
+	if wait != "" {
+		m.problem = wait
 		p.wakeAt(p.now + ReadAgain)
 		return
 	}

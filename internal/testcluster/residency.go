@@ -124,7 +124,9 @@ func (t *tap) read(c *tapped, w *tappedWay, d netfault.Direction) error {
 		if name == "" {
 			return fmt.Errorf("a frame of kind %d of a unit that was not named", f.kind)
 		}
-		t.note(span{name, c.source, c.follower})
+		if !f.asks() {
+			t.note(span{name, c.source, c.follower})
+		}
 	}
 }
 
@@ -146,8 +148,16 @@ type tapFrame struct {
 	name string
 }
 
+// asks reports whether a frame only asks for a unit, or ends that: nothing of the unit is in it.
+// A copy that was down as its source's move ended asks there until it is told of the next.
+func (f *tapFrame) asks() bool {
+	return f.kind == frameFollow || f.kind == frameUnfollow || f.kind == frameEnd
+}
+
 const (
 	frameFollow   = 1
+	frameUnfollow = 2
+	frameEnd      = 22
 	frameHead     = 9
 	frameTail     = 4
 	followNameAt  = 8 + 8 + 24 + 1 // id, epoch, where the follower stands, flags

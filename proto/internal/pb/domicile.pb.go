@@ -3694,6 +3694,7 @@ type GiveRegion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	Arrived       bool                   `protobuf:"varint,3,opt,name=arrived,proto3" json:"arrived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3740,6 +3741,13 @@ func (x *GiveRegion) GetDigest() uint64 {
 		return x.Digest
 	}
 	return 0
+}
+
+func (x *GiveRegion) GetArrived() bool {
+	if x != nil {
+		return x.Arrived
+	}
+	return false
 }
 
 // Giver is the group that gives a region away, and which of its jobs that is.
@@ -3974,6 +3982,7 @@ func (x *ArriveRegion) GetDigest() uint64 {
 type CloseIntake struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Giver         *Giver                 `protobuf:"bytes,1,opt,name=giver,proto3" json:"giver,omitempty"`
+	Undone        bool                   `protobuf:"varint,2,opt,name=undone,proto3" json:"undone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4013,6 +4022,13 @@ func (x *CloseIntake) GetGiver() *Giver {
 		return x.Giver
 	}
 	return nil
+}
+
+func (x *CloseIntake) GetUndone() bool {
+	if x != nil {
+		return x.Undone
+	}
+	return false
 }
 
 // Intake is what a directory knows of a region that another one gives it.
@@ -7608,11 +7624,12 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\x04R\x02id\"#\n" +
 	"\tBeginGive\x12\x16\n" +
-	"\x06region\x18\x01 \x01(\tR\x06region\"4\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\"N\n" +
 	"\n" +
 	"GiveRegion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\x06R\x06digest\"Q\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x18\n" +
+	"\aarrived\x18\x03 \x01(\bR\aarrived\"Q\n" +
 	"\x05Giver\x12\x1c\n" +
 	"\tauthority\x18\x01 \x01(\tR\tauthority\x12\x18\n" +
 	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x10\n" +
@@ -7632,9 +7649,10 @@ const file_domicile_proto_rawDesc = "" +
 	" \x01(\bR\x05given\"P\n" +
 	"\fArriveRegion\x12(\n" +
 	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\x06R\x06digest\"7\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\"O\n" +
 	"\vCloseIntake\x12(\n" +
-	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\"\xa8\x02\n" +
+	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
+	"\x06undone\x18\x02 \x01(\bR\x06undone\"\xa8\x02\n" +
 	"\x06Intake\x12(\n" +
 	"\x05giver\x18\x01 \x01(\v2\x12.domicile.v1.GiverR\x05giver\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x10\n" +
