@@ -3,8 +3,12 @@ package controlplane
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,7 +70,11 @@ func (r *testRegions) group(n int, region fsm.RegionName) *testGroup {
 		}
 		r.change(&config)
 		s := start(r.t, config, "127.0.0.1:0", "127.0.0.1:0")
-		link, err := netfault.New(s.addr)
+		target := s.addr
+		if region != "" {
+			target = newFakeProxy(r.t, s.addr)
+		}
+		link, err := netfault.New(target)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -182,6 +190,26 @@ func (s *testServer) greeting(path string) *proto.Hello {
 		s.t.Fatalf("%s begins with %+v, %v", path, frame, err)
 	}
 	return hello
+}
+
+// newFakeProxy stands before a region's server as one of its proxies, and gives its address.
+func newFakeProxy(t *testing.T, server string) string {
+	relay := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: server}) },
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/t/" {
+			httpserve.WriteError(w, httpserve.Errorf(404, fsm.CodeTenantUnknown, "no tenant is named"))
+			return
+		}
+		relay.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	return strings.TrimPrefix(proxy.URL, "http://")
 }
 
 // newFakeRouter answers as a router of a region whose group follows the directory of s.

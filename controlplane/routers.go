@@ -45,9 +45,14 @@ func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers 
 	defer cancel()
 	told := make([]proto.Group, len(routers))
 	failed := make([]error, len(routers))
+	control := make([]bool, len(routers))
 	var asked sync.WaitGroup
 	for i, router := range routers {
-		asked.Go(func() { told[i], failed[i] = s.askRouter(ctx, router) })
+		asked.Go(func() {
+			if told[i], failed[i] = s.askRouter(ctx, router); failed[i] == nil {
+				control[i] = s.isControlServer(ctx, router)
+			}
+		})
 	}
 	asked.Wait()
 	own, _ := s.ownName()
@@ -58,6 +63,8 @@ func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers 
 		case failed[i] != nil:
 			silent = append(silent, router)
 			continue
+		case control[i]:
+			why = "is a control server, which forwards no requests to tenants"
 		case about.Region == "":
 			why = "leads to the global group"
 		case about.Region != region:
@@ -108,17 +115,34 @@ func (s *Server) askRouter(ctx context.Context, router string) (proto.Group, err
 	}
 }
 
-func (s *Server) askGroup(ctx context.Context, router string) (about proto.Group, err error) {
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, router+"/_shard/group", nil)
+// isControlServer tells a control server, which has nothing for tenants, from a proxy.
+func (s *Server) isControlServer(ctx context.Context, router string) bool {
+	resp, err := s.getFrom(ctx, router+"/t/")
 	if err != nil {
-		return about, err
+		return false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeAnswer))
+	var e struct{ Code proto.Code }
+	return err == nil && json.Unmarshal(text, &e) == nil && e.Code == proto.CodeUnknownRoute
+}
+
+// getFrom asks one address for something, with this server's token.
+func (s *Server) getFrom(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
 	}
 	if token := *s.token.Load(); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := s.links.reads.Do(req)
+	return s.links.reads.Do(req)
+}
+
+func (s *Server) askGroup(ctx context.Context, router string) (about proto.Group, err error) {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	resp, err := s.getFrom(ctx, router+"/_shard/group")
 	if err != nil {
 		return about, err
 	}
