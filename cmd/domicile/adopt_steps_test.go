@@ -286,3 +286,39 @@ func TestG9G2TheLinkIsCutDuringAHandOver(t *testing.T) {
 		})
 	}
 }
+
+// TestFaultsI1G2AGiverThatStandsStillSaysNothingLate: the leader that gives a region is stopped
+// before its entry, or after; the next leader hands the region over, and what the first still
+// says as it goes on again changes nothing.
+func TestFaultsI1G2AGiverThatStandsStillSaysNothingLate(t *testing.T) {
+	if !longRun() {
+		t.Skip("two groups of three servers; the faults at random pause leaders, too")
+	}
+	t.Parallel()
+	h := startHanded(t, 3)
+	for i, point := range []struct{ label, on string }{{"propose", "GiveRegion"}, {"propose", "GiveRegion"}, {"proposed", "GiveRegion"}, {"proposed", "GiveRegion"}} {
+		how, giver, _ := h.next()
+		h.underLoad(func() {
+			leader := giver.Leader()
+			rule := faultpoint.Rule{Action: faultpoint.Pause, Label: point.label, On: point.on, Times: 1 + i}
+			heal := leader.Fault(rule)
+			h.begin(how, giver)
+			h.hangs(leader, rule)
+			heal()
+			wait.For(t, "another leader hands the region over", func() error {
+				for _, p := range giver.Controls {
+					var j proto.RegionHandOver
+					if p == leader {
+						continue
+					}
+					if a := h.Global.DoWithin(moverPatience, http.MethodGet, p.URL+"/_shard/regions/us/"+how, ""); a.Status == http.StatusOK && json.Unmarshal(a.Body, &j) == nil && j.Outcome == "done" {
+						return nil
+					}
+				}
+				return errors.New("none has")
+			})
+			leader.Resume()
+			h.ended(how, giver)
+		})
+	}
+}

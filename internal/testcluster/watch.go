@@ -2,6 +2,7 @@ package testcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -26,7 +27,7 @@ type watches struct {
 	mu     sync.Mutex // guards everything below, and the watches
 	all    []*watch
 	reads  map[span]window // when a unit had a reader
-	doubts map[doubt]time.Time
+	doubts map[doubt]revisions
 	wrong  []string // what must not be, at most maxWrong
 }
 
@@ -43,6 +44,9 @@ type watch struct {
 	tenants map[fsm.TenantName]bool
 }
 
+// revisions are those that the two copies of a doubt have to come to; zero until they are known.
+type revisions struct{ a, b fsm.Revision }
+
 // doubt is a unit that two directories seem to place: it may be that the change of one of
 // them is heard of late.
 type doubt struct {
@@ -51,7 +55,7 @@ type doubt struct {
 }
 
 func watchAll(r *Regions) *watches {
-	all := &watches{t: r.t, global: r.Global, reads: map[span]window{}, doubts: map[doubt]time.Time{}}
+	all := &watches{t: r.t, global: r.Global, reads: map[span]window{}, doubts: map[doubt]revisions{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for _, c := range r.groups() {
@@ -88,32 +92,52 @@ func (s *watches) settleDoubts(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.mu.Lock()
 			s.settle()
-			s.mu.Unlock()
 		}
 	}
 }
 
-// settle takes a unit for placed twice where both copies that say so are newer than
-// the time at which they first did.
+// settle takes a unit for placed twice where both copies that say so have what was committed
+// once they did. That is asked: a server that was stopped takes itself for current as it goes on.
 func (s *watches) settle() {
-	for d, since := range s.doubts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d, want := range s.doubts {
+		if want == (revisions{}) {
+			s.mu.Unlock()
+			want = revisions{d.a.committed(), d.b.committed()}
+			s.mu.Lock()
+			s.doubts[d] = want
+		}
 		switch {
 		case !d.a.places(d.unit) || !d.b.places(d.unit):
 			delete(s.doubts, d)
-		case d.a.client.Heard().After(since) && d.b.client.Heard().After(since):
+		case want.a == 0 || want.b == 0:
+			s.doubts[d] = revisions{} // asked again
+		case d.a.client.Position().Revision >= want.a && d.b.client.Position().Revision >= want.b:
 			delete(s.doubts, d)
 			s.say(d.a, "unit %s is placed here and in the directory of %s, too", d.unit, d.b.name())
 		}
 	}
 }
 
+// committed is the revision that the directory has come to, 0 where no server tells.
+func (w *watch) committed() fsm.Revision {
+	for _, p := range w.c.Controls {
+		a := do(context.Background(), quick, http.MethodGet, p.URL+"/_shard/settings?consistent", "")
+		if n, err := strconv.ParseUint(a.Header.Get(proto.HeaderRevision), 10, 64); a.Status == http.StatusOK && err == nil {
+			return fsm.Revision(n)
+		}
+	}
+	return 0
+}
+
 // doubt notes what other directories seem to place, too.
 func (w *watch) doubt(u fsm.UnitName) {
 	for _, other := range w.all {
-		if d := (doubt{u, other, w}); other != w && other.places(u) && w.places(u) && w.doubts[d].IsZero() {
-			w.doubts[d] = time.Now()
+		d := doubt{u, other, w}
+		if _, known := w.doubts[d]; other != w && other.places(u) && w.places(u) && !known {
+			w.doubts[d] = revisions{}
 		}
 	}
 }
@@ -251,12 +275,9 @@ func (w *watch) current() {
 	var committed fsm.Revision
 	wait.For(w.t, "the test's copy of the directory of "+w.name()+" is current", func() error {
 		if committed == 0 {
-			a := do(context.Background(), quick, http.MethodGet, w.c.AnyControl().URL+"/_shard/settings?consistent", "")
-			n, err := strconv.ParseUint(a.Header.Get(proto.HeaderRevision), 10, 64)
-			if a.Status != http.StatusOK || err != nil {
-				return fmt.Errorf("which revision that is, is not told: %s", a)
+			if committed = w.committed(); committed == 0 {
+				return errors.New("which revision that is, is not told")
 			}
-			committed = fsm.Revision(n)
 		}
 		if at := w.client.Position().Revision; at < committed {
 			return fmt.Errorf("it is at revision %d, the directory at %d", at, committed)
