@@ -21,10 +21,11 @@ func (c *Client) Recovery(ctx context.Context) (proto.Recovery, error) {
 	return out, err
 }
 
-// WriteOffForRecovery has the recovery go on without a node: a recorded one by its
-// name, another by its address. What it alone holds is given up.
-func (c *Client) WriteOffForRecovery(ctx context.Context, node string) error {
-	_, err := c.change(ctx, http.MethodPost, path("recovery", "write-off"), proto.RecoveryWriteOff{Node: node}, nil)
+// WriteOffForRecovery has the recovery go on without a node, a recorded one by its name,
+// another by its address, or without a region that keeps its own directory. What it alone
+// holds is given up.
+func (c *Client) WriteOffForRecovery(ctx context.Context, off proto.RecoveryWriteOff) error {
+	_, err := c.change(ctx, http.MethodPost, path("recovery", "write-off"), off, nil)
 	return err
 }
 

@@ -36,6 +36,8 @@ type executor struct {
 	meters  *failoverMeters
 	// regions asks a region's group about its task of a job.
 	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
+	// census reads a region for a recovery of the global directory.
+	census func(context.Context, loops.RegionCall) loops.RegionAnswer
 	// homes tells a recovery which tenants live elsewhere; it is that long in this term.
 	homes func(sofar time.Duration) *loops.Homes
 	// given tells it in a term what it waits for of the other groups.
@@ -62,6 +64,12 @@ type tasked struct {
 	answer loops.TaskAnswer
 }
 
+// counted is a reading of a region that has ended.
+type counted struct {
+	loops.RegionCall
+	answer loops.RegionAnswer
+}
+
 // proposed is a proposal that has ended.
 type proposed struct {
 	loops.Proposal
@@ -83,6 +91,7 @@ type shift struct {
 	// 0 keeps them in step with the loop.
 	calls     chan called
 	tasks     chan tasked
+	censuses  chan counted
 	proposals chan proposed
 }
 
@@ -90,7 +99,7 @@ type shift struct {
 // every call then.
 func (e *executor) run(ctx context.Context, term uint64) error {
 	s := &shift{executor: e, term: term, began: time.Now(), memory: loops.NewMemory(e.group.State().Revision()),
-		flips: flips{meters: e.meters}, calls: make(chan called), tasks: make(chan tasked), proposals: make(chan proposed)}
+		flips: flips{meters: e.meters}, calls: make(chan called), tasks: make(chan tasked), censuses: make(chan counted), proposals: make(chan proposed)}
 	defer s.work.Wait()
 	e.known.clear()
 	e.changes.collect(true)
@@ -111,6 +120,8 @@ func (e *executor) run(ctx context.Context, term uint64) error {
 			s.ended(c)
 		case c := <-s.tasks:
 			s.memory.EndTask(c.TaskCall, c.answer, s.clock())
+		case g := <-s.censuses:
+			s.memory.EndRegion(g.RegionCall, g.answer, s.clock())
 		case p := <-s.proposals:
 			s.recorded(p)
 		case <-wake:
@@ -160,6 +171,10 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 	for _, a := range plan.Tasks {
 		s.memory.BeginTask(a, now)
 		s.startTask(ctx, state, a)
+	}
+	for _, c := range plan.Regions {
+		s.memory.BeginRegion(c)
+		s.startCensus(ctx, c)
 	}
 	for _, p := range plan.Proposals {
 		s.memory.Propose(p)
@@ -232,6 +247,20 @@ func (s *shift) startTask(ctx context.Context, state *fsm.State, a loops.TaskAct
 		}
 		select {
 		case s.tasks <- tasked{a.TaskCall, answer}:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// startCensus reads a region for a recovery of the global directory.
+func (s *shift) startCensus(ctx context.Context, c loops.RegionCall) {
+	s.work.Go(func() {
+		answer := s.census(ctx, c)
+		if r := answer.Refusal; r != nil {
+			s.logger.Debug("a region was not read for the recovery", "region", string(c.Region), "err", r)
+		}
+		select {
+		case s.censuses <- counted{c, answer}:
 		case <-ctx.Done():
 		}
 	})

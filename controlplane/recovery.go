@@ -42,7 +42,7 @@ func (s *shift) showRecovery(state *fsm.State, now fsm.Millis) {
 func (s *shift) recovered() {
 	state := s.group.State()
 	r := state.Recovery()
-	s.logger.Warn("the directory was recovered", "units", r.Units, "moved", r.Moved, "lost", r.Lost, "written_off", r.WrittenOff)
+	s.logger.Warn("the directory was recovered", "units", r.Units, "moved", r.Moved, "lost", r.Lost, "rehomed", r.Rehomed, "gone", r.Gone, "written_off", r.WrittenOff, "written_off_regions", r.WrittenOffRegions)
 	s.events.add(proto.Event{Event: proto.EventRecoveryEnded, Term: s.term, Revision: state.Revision()})
 }
 
@@ -68,6 +68,7 @@ func (s *Server) getRecovery(w http.ResponseWriter, r *http.Request, state *fsm.
 func describeRecovery(out *proto.Recovery, r *fsm.Recovery) {
 	out.Cause, out.Began, out.Ended, out.Raised = r.Cause.String(), int64(r.Began), int64(r.Ended), r.Raised
 	out.WrittenOff, out.Units, out.Moved, out.Lost = r.WrittenOff, r.Units, r.Moved, r.Lost
+	out.WrittenOffRegions, out.Rehomed, out.Gone = r.WrittenOffRegions, r.Rehomed, r.Gone
 	for _, u := range r.LostUnits {
 		tenant, _, _ := u.Unit.Split()
 		out.LostUnits = append(out.LostUnits, proto.LostUnit{Tenant: tenant, Unit: u.Unit, ID: u.ID})
@@ -78,6 +79,9 @@ func describeView(out *proto.Recovery, v *loops.RecoveryView) {
 	out.Problem = v.Problem
 	for _, n := range v.Nodes {
 		out.Nodes = append(out.Nodes, proto.RecoveryNode{Node: n.Node, State: string(n.State), LeftMS: n.LeftMS, Problem: n.Problem})
+	}
+	for _, g := range v.Regions {
+		out.Regions = append(out.Regions, proto.RecoveryRegion{Region: g.Region, State: string(g.State), Tenants: g.Tenants, Problem: g.Problem})
 	}
 	for _, o := range v.Orphans {
 		out.Orphans = append(out.Orphans, describeOrphan(&o))
@@ -195,7 +199,7 @@ func (s *Server) heldByAll(ctx context.Context, state *fsm.State) (all []heldOn,
 	return all, unread
 }
 
-// forgoNode takes an operator's word that the recovery goes on without a node.
+// forgoNode takes an operator's word that the recovery goes on without a node, or a region.
 func (s *Server) forgoNode(w http.ResponseWriter, c *change) error {
 	var body proto.RecoveryWriteOff
 	if err := c.decode(&body); err != nil {
@@ -204,14 +208,17 @@ func (s *Server) forgoNode(w http.ResponseWriter, c *change) error {
 	if _, err := parseQuery(c.Request); err != nil {
 		return err
 	}
+	if (body.Node == "") == (body.Region == "") {
+		return badRequest("give node, or region")
+	}
 	state := s.group.State()
 	if !state.Recovering() && !c.replayed {
 		return errNotRecovering()
 	}
-	if _, err := s.propose(w, c, &fsm.ForgoNode{Recovery: state.Recovery().ID, Node: body.Node}); err != nil {
+	if _, err := s.propose(w, c, &fsm.ForgoNode{Recovery: state.Recovery().ID, Node: body.Node, Region: body.Region}); err != nil {
 		return err
 	}
-	s.logger.Warn("a node was written off for the recovery", "node", body.Node)
+	s.logger.Warn("a node or region was written off for the recovery", "node", body.Node, "region", body.Region)
 	httpserve.WriteJSON(w, http.StatusOK, body)
 	return nil
 }

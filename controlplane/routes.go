@@ -47,6 +47,7 @@ func (s *Server) routes() []httpserve.Route {
 
 		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.ledRead(s.listTasks, "tenant")},
 		{Method: http.MethodGet, Path: "/_shard/tasks/orphans", Name: "list_orphans", Handler: s.ledRead(s.listOrphans)},
+		{Method: http.MethodPost, Path: "/_shard/tasks/census", Name: "census", Handler: s.change(s.census)},
 		{Method: http.MethodPost, Path: "/_shard/tasks/{job}", Name: "task", Handler: s.change(s.task)},
 
 		{Method: http.MethodPost, Path: regions + "/{region}/adopt", Name: "adopt_region", Handler: s.changeOf(s.byGlobal, s.handRegion)},

@@ -159,7 +159,8 @@ func (s *Server) openGroup() error {
 	s.moves.leads.Store(&leads)
 	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
 	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
-		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask, homes: s.tenantsElsewhere, given: s.whatIsGiven}
+		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask, census: s.readRegion, homes: s.tenantsElsewhere,
+		given: s.whatIsGiven}
 	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)

@@ -106,7 +106,7 @@ func TestG2AGiverThatWasRecoveredTellsAnew(t *testing.T) {
 		units = append(units, taken(fsm.UnitRef{Unit: p.Unit, ID: p.ID}, p.Node))
 	}
 	global.ok(&fsm.TakeOver{Recovery: id, Units: units})
-	global.ok(&fsm.EndRecovery{Recovery: id, Nodes: nodes})
+	global.ok(&fsm.EndRecovery{Recovery: id, Nodes: nodes, Regions: []fsm.RegionName{"us"}})
 	i, _ := us.Intake(global.giver(0).Authority)
 	if i.Try != 1 || i.History != 2 {
 		t.Errorf("the region was told %+v", i)

@@ -8,13 +8,28 @@ import "strings"
 func MinVersion(cmd Command) uint32 {
 	switch c := cmd.(type) {
 	case *SetNodeLease, *NodeBack, *SettleLease, *FailOver, *BeginHandover, *EndRelease,
-		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies, *ForgoNode, *TakeOver, *EndRecovery, *AdoptUnit:
+		*ConfirmPromotion, *AddCopies, *ChangeCopies, *DropCopies, *AdoptUnit:
 		return levelCopies
 	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain, *SetReader, *PlaceReaders:
 		return levelMoves
-	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *BeginRelocation,
+	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *SettleTask, *BeginRelocation,
 		*BeginGive, *GiveRegion, *StageRegion, *ArriveRegion, *CloseIntake:
 		return levelRegions
+	case *ForgoNode:
+		if c.Region != "" {
+			return levelRegions
+		}
+		return levelCopies
+	case *TakeOver:
+		if len(c.Homes) > 0 || len(c.Elsewhere) > 0 {
+			return levelRegions
+		}
+		return levelCopies
+	case *EndRecovery:
+		if len(c.Regions) > 0 {
+			return levelRegions
+		}
+		return levelCopies
 	case *NoteJob:
 		if c.From != "" || c.To != "" {
 			return levelRegions
@@ -198,6 +213,8 @@ func (c *change) runTasks(cmd Command) (Result, bool) {
 		return c.tellTask(cmd), true
 	case *ForgoTask:
 		return c.forgoTask(cmd), true
+	case *SettleTask:
+		return refused(c.settleTask(cmd)), true
 	case *BeginRelocation:
 		return c.beginRelocation(cmd), true
 	}

@@ -150,7 +150,10 @@ func (c *change) settleDeparted(j *Job) {
 // removeHeld has a job remove a unit from every node that holds something of it.
 func (c *change) removeHeld(j *Job, p *Placed, step JobStep, why *Refusal) {
 	next := *j
-	next.Step, next.Problem, next.Other = step, "", nil // whose token is not kept
+	next.Step, next.Problem = step, ""
+	if j.Kind != JobDepart {
+		next.Other = nil // whose token is not kept
+	}
 	if why != nil {
 		next.Refusal = why.kept()
 	}

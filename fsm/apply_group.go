@@ -149,6 +149,7 @@ func (c *change) putRegion(cmd *PutRegion) Result {
 	if !known || !slices.Equal(before.Routers, routers) {
 		r := &Region{Name: name, Routers: slices.Clone(routers)}
 		c.regions.Set(name, r)
+		c.readRegionAgain(name)
 		c.events = append(c.events, Event{Region: r})
 	}
 	return Result{Created: !known}
@@ -163,6 +164,7 @@ func (c *change) deleteRegion(cmd *DeleteRegion) *Refusal {
 		return r
 	}
 	c.regions.Delete(cmd.Name)
+	c.readRegionAgain(cmd.Name)
 	c.events = append(c.events, Event{RegionGone: cmd.Name})
 	return nil
 }

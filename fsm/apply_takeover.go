@@ -23,16 +23,18 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 	}
 	c.forgetElsewhere(cmd)
 	next := *r
+	c.takeHomes(&next, cmd.Homes)
 	next.Taken, next.Settled = cmd.Upto, cmd.Upto == ""
 	next.LostUnits = slices.Clone(next.LostUnits)
 	var flips []Flip
 	for _, t := range tenants {
 		c.wasServed(t, taken)
 		for _, p := range slices.Collect(c.TenantUnits(t.Name)) {
-			if p.kept() {
+			if p.kept() || c.decides(p) {
 				flips = append(flips, c.take(&next, p, taken[p.ref()])...)
 			}
 		}
+		c.stays(t.Name)
 	}
 	c.recovery = &next
 	for _, f := range flips {
@@ -46,7 +48,7 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 func (s *State) ToTakeOver(name TenantName) iter.Seq[*Placed] {
 	return func(yield func(*Placed) bool) {
 		for p := range s.TenantUnits(name) {
-			if (p.kept() || p.State == UnitCreating) && !s.removed(p) && !yield(p) {
+			if (p.kept() || p.State == UnitCreating || s.decides(p)) && !s.removed(p) && !yield(p) {
 				return
 			}
 		}
@@ -57,13 +59,20 @@ func (s *State) ToTakeOver(name TenantName) iter.Seq[*Placed] {
 // it can be done for all of them.
 func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Tenant, *Refusal) {
 	var tenants []*Tenant
-	named, served, gone := 0, 0, 0
+	named, gone := 0, 0
+	homes, ends, refusal := c.toTakeHome(cmd)
+	if refusal != nil {
+		return nil, refusal
+	}
 	for t := range c.Tenants("", cmd.After) {
 		if cmd.Upto != "" && t.Name > cmd.Upto {
 			break
 		}
 		if _, away := slices.BinarySearch(cmd.Elsewhere, t.Name); away && c.mayForget(t.Name) {
 			gone++
+			continue
+		}
+		if homes[t.Name] || t.HasHome {
 			continue
 		}
 		tenants = append(tenants, t)
@@ -80,7 +89,7 @@ func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Ten
 			elsewhere = elsewhere || p.State == UnitCreating && u.Node != "" && u.Node != p.Node
 		}
 		if elsewhere {
-			served++
+			ends++
 		}
 	}
 	switch {
@@ -88,8 +97,8 @@ func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Ten
 		return nil, refuse(CodeBadRequest, "a tenant is said to live elsewhere that a recovery does not forget")
 	case named != len(taken) || named != len(cmd.Units):
 		return nil, refuse(CodeStale, "units are named that are not there, or not to be taken over")
-	case served > 1: // two jobs do not end in one entry
-		return nil, refuse(CodeBadRequest, "more than one create is found done in one entry")
+	case ends > 1: // two jobs do not end in one entry
+		return nil, refuse(CodeBadRequest, "more than one job is found done in one entry")
 	}
 	return tenants, nil
 }
@@ -232,12 +241,8 @@ func (c *change) adoptUnit(cmd *AdoptUnit) Result {
 		return refused(refuse(CodeTenantExists, "the directory has a tenant "+string(name)+"; delete that one first, if it is lost", "tenant", string(name)))
 	}
 	bare := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node}
-	p := &Placed{ID: cmd.ID, Unit: cmd.Unit, Node: cmd.Node, State: UnitActive, Epoch: c.epochAbove(cmd.Epoch), Previous: cmd.Node}
 	others := slices.DeleteFunc(slices.Clone(cmd.Others), func(n NodeName) bool { _, ok := c.nodes.Get(n); return !ok })
-	p.Copies = c.copiesFound(bare, cmd.Node, others)
-	p = c.count(p)
 	t := &Tenant{Name: name, Created: c.now}
-	c.putTenant(t, p)
-	c.events = append(c.events, Event{Unit: p.info()})
+	p := c.found(t, bare, others, cmd.Epoch)
 	return Result{Tenant: t, Placed: p}
 }

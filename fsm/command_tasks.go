@@ -97,6 +97,17 @@ type ForgoTask struct {
 	ID     UnitID
 }
 
+// SettleTask settles a task that has outlived its job (State.Outlived): that ended in a
+// recovery of the global directory, or this directory was recovered from before it did.
+// Here says that the global directory has the tenant in this region, as it is in the
+// newest history that was heard of, History: it stays, or has arrived. Otherwise it has
+// left, or did not come. Proposed by the leader of a region's group.
+type SettleTask struct {
+	Job     JobID
+	History uint64
+	Here    bool
+}
+
 // BeginRelocation begins a JobRelocate: a move of a tenant from one directory to another
 // (M1, architecture §3.9.2). Proposed to the global group, once both sides were asked. It
 // answers Result.Job.
@@ -110,4 +121,5 @@ func (*BindGlobal) command()      {}
 func (*BeginTask) command()       {}
 func (*TellTask) command()        {}
 func (*ForgoTask) command()       {}
+func (*SettleTask) command()      {}
 func (*BeginRelocation) command() {}

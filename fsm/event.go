@@ -53,6 +53,7 @@ type TenantInfo struct {
 	Hash    Hash
 	Home    RegionName
 	HasHome bool
+	ID      UnitID // of its unit, where it has a home; 0 where that was not told
 }
 
 // Valid returns an error unless exactly one field is set, and names something.

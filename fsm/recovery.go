@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -59,6 +60,9 @@ type Recovery struct {
 	// WrittenOff are the names of nodes, and the addresses of nodes that are not
 	// recorded, that an operator said to go on without; sorted.
 	WrittenOff []string
+	// WrittenOffRegions are regions with a directory of their own that an operator said
+	// to go on without; sorted.
+	WrittenOffRegions []RegionName
 	// Taken is the last tenant that was taken over, or "": they are taken over by
 	// name. Settled says that all are.
 	Taken   TenantName
@@ -68,12 +72,21 @@ type Recovery struct {
 	// node holds; LostUnits names the first of these (LostKept).
 	Units, Moved, Lost uint64
 	LostUnits          []UnitRef
-	Ended              Millis   // 0 while it runs
-	EndedIn            Revision // 0 while it runs
+	// Rehomed counts the tenants that were found in another directory than this one said,
+	// or that it did not know; Gone those that it had with a home, where they are no more.
+	Rehomed, Gone uint64
+	Ended         Millis   // 0 while it runs
+	EndedIn       Revision // 0 while it runs
 }
 
 // LostKept is how many lost units a Recovery names.
 const LostKept = 1000
+
+// WithoutRegion reports whether an operator said to go on without a region.
+func (r *Recovery) WithoutRegion(region RegionName) bool {
+	_, found := slices.BinarySearch(r.WrittenOffRegions, region)
+	return found
+}
 
 // Running reports whether the directory is being recovered.
 func (r *Recovery) Running() bool { return r != nil && r.EndedIn == 0 }
@@ -108,6 +121,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 	case self.Version < s.level:
 		return fmt.Errorf("the directory is of command version %d, and this server knows %d: start a newer one", s.level, self.Version)
 	}
+	s.endHomedJobs(now)
 	s.revision = FirstRevision(history)
 	s.now = max(s.now, now)
 	s.scope.History = history
@@ -121,6 +135,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 	next := &Recovery{ID: s.revision, Cause: cause, Began: s.now}
 	if before := s.recovery; before.Running() {
 		next.Raised, next.WrittenOff, next.Began, next.Cause = before.Raised+1, before.WrittenOff, before.Began, before.Cause
+		next.WrittenOffRegions = before.WrittenOffRegions
 	}
 	s.recovery = next
 	c.forgetStaged()
@@ -158,10 +173,12 @@ func recovering() *Refusal {
 // ForgoNode is an operator's word that the recovery goes on without a node that
 // cannot be read: what it alone holds of a unit's newest branch is given up. Node
 // is its name, or its address where it is not recorded. Recording it again
-// (PutNode) takes the word back.
+// (PutNode) takes the word back. Or it goes on without Region, which keeps its own
+// directory: tenants that are recorded as its keep their names.
 type ForgoNode struct {
 	Recovery Revision
 	Node     string
+	Region   RegionName // "": Node is meant
 }
 
 // TakenUnit is where a unit's newest branch was found: on Node, or nowhere where
@@ -190,6 +207,22 @@ type TakeOver struct {
 	After, Upto TenantName
 	Units       []TakenUnit
 	Elsewhere   []TenantName // sorted
+	// Homes are, of the global directory alone, where tenants live by the word of the
+	// regions that keep their own directories; sorted by tenant. One with a home is in it,
+	// unless that region was written off and no other has the tenant.
+	Homes []TakenHome
+}
+
+// TakenHome is where a tenant was found: in region Home, under ID; or on this directory's
+// own node Node, which it does not know (Others and Epoch as in TakenUnit); or, where both
+// are "", nowhere: it was deleted since.
+type TakenHome struct {
+	Tenant TenantName
+	ID     UnitID
+	Home   RegionName
+	Node   NodeName
+	Others []NodeName
+	Epoch  uint64
 }
 
 // NodeRef names a node, so that what was read of a former one of its name does not
@@ -200,10 +233,12 @@ type NodeRef struct {
 }
 
 // EndRecovery ends the recovery: refused unless every unit was taken over, and
-// every recorded node is in Nodes, which were read, or was written off.
+// every recorded node is in Nodes, which were read, or was written off; so of the
+// recorded regions and Regions.
 type EndRecovery struct {
 	Recovery Revision
 	Nodes    []NodeRef
+	Regions  []RegionName
 }
 
 // AdoptUnit takes a unit into the directory that a node holds and no entry knows
@@ -247,6 +282,9 @@ func (c *change) forgoNode(cmd *ForgoNode) *Refusal {
 	if r := c.runs(cmd.Recovery); r != nil {
 		return r
 	}
+	if cmd.Region != "" {
+		return c.forgoRegion(cmd.Region)
+	}
 	e, known := c.nodes.Get(NodeName(cmd.Node))
 	switch {
 	case c.recovery.Without(cmd.Node):
@@ -268,7 +306,42 @@ func (c *change) forgoNode(cmd *ForgoNode) *Refusal {
 // knowing of a node, or with one that is no more.
 func (c *change) fromTheStart() *Recovery {
 	was := c.recovery
-	return &Recovery{ID: was.ID, Cause: was.Cause, Began: was.Began, Raised: was.Raised, WrittenOff: was.WrittenOff}
+	return &Recovery{ID: was.ID, Cause: was.Cause, Began: was.Began, Raised: was.Raised, WrittenOff: was.WrittenOff, WrittenOffRegions: was.WrittenOffRegions}
+}
+
+func (c *change) forgoRegion(r RegionName) *Refusal {
+	if _, known := c.regions.Get(r); !known {
+		return refuse(CodeRegionUnknown, "region "+clip(string(r))+" is not recorded as one that keeps its own directory", "region", clip(string(r)))
+	}
+	if c.recovery.WithoutRegion(r) {
+		return nil
+	}
+	next := c.fromTheStart()
+	next.WrittenOffRegions = append(slices.Clone(next.WrittenOffRegions), r)
+	slices.Sort(next.WrittenOffRegions)
+	c.recovery = next
+	return nil
+}
+
+// RegionsToRead yields the regions that a recovery of the global directory reads: all that
+// are recorded, also one whose nodes this directory has, as it may be from before it was
+// handed over.
+func (s *State) RegionsToRead() iter.Seq[*Region] {
+	if s.scope.Region != "" || s.level < levelRegions {
+		return func(func(*Region) bool) {}
+	}
+	return s.Regions()
+}
+
+// readRegionAgain has a region that was recorded, or recorded anew, be read before the
+// recovery ends; and what was taken over with one that was forgotten be taken over again.
+func (c *change) readRegionAgain(r RegionName) {
+	if !c.Recovering() {
+		return
+	}
+	next := c.fromTheStart()
+	next.WrittenOffRegions = slices.DeleteFunc(slices.Clone(next.WrittenOffRegions), func(w RegionName) bool { return w == r })
+	c.recovery = next
 }
 
 // readAgain has a node that was recorded, or recorded anew, be read before the
@@ -294,6 +367,11 @@ func (c *change) endRecovery(cmd *EndRecovery) *Refusal {
 			return refuse(CodeStale, "node "+string(n.Name)+" was not read yet", "node", string(n.Name))
 		}
 	}
+	for r := range c.RegionsToRead() {
+		if !c.recovery.WithoutRegion(r.Name) && !slices.Contains(cmd.Regions, r.Name) {
+			return refuse(CodeStale, "region "+string(r.Name)+" was not read yet", "region", string(r.Name))
+		}
+	}
 	next := *c.recovery
 	next.Ended, next.EndedIn = max(c.now, 1), c.at
 	c.recovery = &next
@@ -305,7 +383,7 @@ func checkRecovery(s *State) error {
 	if r == nil {
 		return nil
 	}
-	sorted := slices.IsSortedFunc(r.WrittenOff, cmp.Compare[string])
+	sorted := slices.IsSortedFunc(r.WrittenOff, cmp.Compare[string]) && slices.IsSorted(r.WrittenOffRegions)
 	return must(r.ID == FirstRevision(s.scope.History) && r.ID <= s.revision && r.EndedIn <= s.revision && sorted &&
 		(r.EndedIn == 0) == (r.Ended == 0) && (r.EndedIn == 0 || r.Settled) && s.level >= levelCopies,
 		"recovery %d of history %d, ended in %d", r.ID, s.scope.History, r.EndedIn)

@@ -203,9 +203,12 @@ func TestO6RecoverRefuses(t *testing.T) {
 // TestO6AnyDirectoryCanBeRecovered whatever was under way in it, and whatever nodes
 // are found to hold.
 func TestO6AnyDirectoryCanBeRecovered(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(120) {
 		d, r := newDir(t), rand.New(rand.NewPCG(seed, 7))
 		l := fsmtest.NewLog(seed)
+		if seed >= 60 {
+			l = fsmtest.NewRegionsLog(seed)
+		}
 		for range 300 {
 			d.Apply(l.Next(d.State))
 		}
@@ -224,6 +227,14 @@ func TestO6AnyDirectoryCanBeRecovered(t *testing.T) {
 		}
 		for _, name := range append(names, "") {
 			cmd := &fsm.TakeOver{Recovery: id, After: after, Upto: name}
+			if t, ok := d.Tenant(name); ok && (t.HasHome || r.IntN(4) == 0 && t.Buckets == 0) {
+				cmd.Homes = foundHome(r, d, t, nodes)
+			}
+			if len(cmd.Homes) > 0 {
+				d.ok(cmd)
+				after = name
+				continue
+			}
 			for p := range d.ToTakeOver(name) {
 				u := fsm.TakenUnit{UnitRef: fsm.UnitRef{Unit: p.Unit, ID: p.ID}}
 				for _, n := range nodes {
@@ -240,7 +251,14 @@ func TestO6AnyDirectoryCanBeRecovered(t *testing.T) {
 			d.ok(cmd)
 			after = name
 		}
-		d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs(nodes...)})
+		var regions []fsm.RegionName
+		for region := range d.Regions() {
+			regions = append(regions, region.Name)
+		}
+		d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs(nodes...), Regions: regions})
+		if err := fsm.Check(d.State); err != nil {
+			t.Fatalf("seed %d, recovered: %v", seed, err)
+		}
 		for range 200 {
 			d.Apply(l.Next(d.State))
 			if err := fsm.Check(d.State); err != nil {
@@ -248,4 +266,24 @@ func TestO6AnyDirectoryCanBeRecovered(t *testing.T) {
 			}
 		}
 	}
+}
+
+// foundHome finds a tenant somewhere: nil for where it is.
+func foundHome(r *rand.Rand, d *dir, t *fsm.Tenant, nodes []fsm.NodeName) []fsm.TakenHome {
+	h := fsm.TakenHome{Tenant: t.Name, ID: t.Claim}
+	if p, ok := d.Placed(fsm.UnitName(t.Name)); ok {
+		h.ID = p.ID
+	}
+	for region := range d.Regions() {
+		if r.IntN(2) == 0 {
+			h.Home = region.Name
+		}
+	}
+	switch scope, _ := d.Scope(); {
+	case scope.Region != "" || h.Home == "" && !t.HasHome:
+		return nil
+	case h.Home == "" && len(nodes) > 0 && r.IntN(2) == 0:
+		h.Node, h.Epoch = nodes[r.IntN(len(nodes))], 7
+	}
+	return []fsm.TakenHome{h}
 }

@@ -31,8 +31,12 @@ func TestM5ATenantThatArrivedIsFreeWhileItsSourceIsCleared(t *testing.T) {
 }
 
 // newRegions is a global directory of two regions that keep their own, and a tenant of us.
-func newRegions(t *testing.T) *regionsDir {
+func newRegions(t *testing.T) *regionsDir { return newRegionsOf(t, func(*dir) {}) }
+
+// newRegionsOf is that, of a directory that begins so.
+func newRegionsOf(t *testing.T, begins func(*dir)) *regionsDir {
 	d := &regionsDir{newDir(t)}
+	begins(d.dir)
 	d.ok(&fsm.PutMember{Member: fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", Version: fsm.Version}})
 	for _, r := range []fsm.RegionName{"us", "tr"} {
 		d.ok(&fsm.PutRegion{Region: fsm.Region{Name: r, Routers: []string{"http://" + string(r) + ":8090"}}})

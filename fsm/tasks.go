@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"iter"
+	"strconv"
 
 	"github.com/tidwall/btree"
 )
@@ -120,7 +121,8 @@ func (s *State) belongs(authority string, history uint64) *Refusal {
 	case have != "" && authority != have:
 		return refuse(CodeScope, "this region belongs to the global group "+have+", and takes nothing of "+clip(authority), "authority", have)
 	case history < s.upstream.History:
-		return refuse(CodeStale, "the global directory was recovered since: this comes from an older history of it")
+		return refuse(CodeStale, "the global directory was recovered since: this comes from an older history of it",
+			"history", strconv.FormatUint(s.upstream.History, 10))
 	}
 	return nil
 }

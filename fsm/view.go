@@ -174,7 +174,7 @@ func (s *State) told(t *Tenant) bool {
 }
 
 func (t *Tenant) info() *TenantInfo {
-	return &TenantInfo{Name: t.Name, Buckets: t.Buckets, Hash: t.Hash, Home: t.Home, HasHome: t.HasHome}
+	return &TenantInfo{Name: t.Name, Buckets: t.Buckets, Hash: t.Hash, Home: t.Home, HasHome: t.HasHome, ID: t.Claim}
 }
 
 // served reports whether followers are told of the unit.

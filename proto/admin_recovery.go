@@ -13,12 +13,20 @@ type Recovery struct {
 	Ended      int64    `json:"ended,omitempty"`
 	Raised     uint32   `json:"raised,omitempty"` // how often the history was raised above one that a node had heard
 	WrittenOff []string `json:"written_off,omitempty"`
+	// WrittenOffRegions keep their own directories; Regions are those that are read.
+	WrittenOffRegions []fsm.RegionName `json:"written_off_regions,omitempty"`
 	// Problem is what stands in the way, beside nodes that were not read.
 	Problem string         `json:"problem,omitempty"`
 	Nodes   []RecoveryNode `json:"nodes,omitempty"` // while it runs, on the leader
-	Units   uint64         `json:"units,omitempty"` // taken over
-	Moved   uint64         `json:"moved,omitempty"` // of those, found on another node than recorded
-	Lost    uint64         `json:"lost,omitempty"`  // of those, found nowhere; the first of them:
+	// Regions are read in a recovery of the global directory, as nodes are.
+	Regions []RecoveryRegion `json:"regions,omitempty"`
+	// Rehomed tenants were found in another directory than the global one said, or were not
+	// known to it; Gone ones were nowhere: their names are free.
+	Rehomed uint64 `json:"rehomed,omitempty"`
+	Gone    uint64 `json:"gone,omitempty"`
+	Units   uint64 `json:"units,omitempty"` // taken over
+	Moved   uint64 `json:"moved,omitempty"` // of those, found on another node than recorded
+	Lost    uint64 `json:"lost,omitempty"`  // of those, found nowhere; the first of them:
 	// LostUnits are not written before the node that they are recorded on has them.
 	LostUnits []LostUnit `json:"lost_units,omitempty"`
 	// Orphans are units that nodes hold and the directory does not know; Damaged
@@ -35,6 +43,15 @@ type RecoveryNode struct {
 	State   string       `json:"state"` // to_be_read, lease_running, read or written_off
 	LeftMS  int64        `json:"left_ms,omitempty"`
 	Problem string       `json:"problem,omitempty"`
+}
+
+// RecoveryRegion is how far a recovery of the global directory is with a region that keeps
+// its own.
+type RecoveryRegion struct {
+	Region  fsm.RegionName `json:"region"`
+	State   string         `json:"state"`             // to_be_read, read or written_off
+	Tenants int            `json:"tenants,omitempty"` // that it has
+	Problem string         `json:"problem,omitempty"`
 }
 
 // LostUnit is a unit that no node holds.
@@ -55,9 +72,11 @@ type Orphan struct {
 }
 
 // RecoveryWriteOff is the body of POST /_shard/recovery/write-off: the name of a
-// recorded node, or the address of one that is not recorded.
+// recorded node, or the address of one that is not recorded; or a region that keeps its
+// own directory.
 type RecoveryWriteOff struct {
-	Node string `json:"node"`
+	Node   string         `json:"node,omitempty"`
+	Region fsm.RegionName `json:"region,omitempty"`
 }
 
 // Adopt is the body of POST /_shard/recovery/adopt: the tenant's unit as Node holds

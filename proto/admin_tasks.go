@@ -101,6 +101,32 @@ type TaskCopy struct {
 	Silent bool `json:"silent,omitempty"`
 }
 
+// CensusCall is the body of POST /_shard/tasks/census, spoken between groups alone: while
+// the global directory is being recovered its leader asks each region which tenants it
+// has. The region takes nothing of an older history of that directory any more.
+type CensusCall struct {
+	To        fsm.RegionName `json:"to"`
+	Authority string         `json:"authority"`
+	History   uint64         `json:"history"`
+	After     fsm.TenantName `json:"after,omitempty"` // tenants that come after it are asked for
+}
+
+// Census answers: a page of the region's tenants, by name.
+type Census struct {
+	Tenants []CensusTenant `json:"tenants"`
+	More    bool           `json:"more,omitempty"` // others come after the last of these
+}
+
+// CensusTenant is how a region has a tenant, as fsm.Claim says.
+type CensusTenant struct {
+	Tenant fsm.TenantName `json:"tenant"`
+	ID     fsm.UnitID     `json:"id"`
+	How    string         `json:"how"` // own, sent, receiving or departed
+	Epoch  uint64         `json:"epoch"`
+	Job    fsm.JobID      `json:"job,omitempty"`
+	Other  fsm.RegionName `json:"other,omitempty"`
+}
+
 // OrphanedTenant is one about which a region's directory and the global one do not agree.
 type OrphanedTenant struct {
 	Tenant fsm.TenantName  `json:"tenant"`

@@ -71,7 +71,7 @@ func putEvent(m *pb.Event, e *fsm.Event) *pb.Event {
 		t := e.Tenant
 		info := &pb.TenantInfo{Name: string(t.Name), Buckets: t.Buckets, Hash: uint32(t.Hash)}
 		if t.HasHome {
-			info.Home = text(&t.Home)
+			info.Home, info.Id = text(&t.Home), uint64(t.ID)
 		}
 		m.Event = &pb.Event_Tenant{Tenant: info}
 	case e.TenantGone != "":
@@ -121,6 +121,7 @@ func toEvent(e *fsm.Event, m *pb.Event, in *interner) {
 		e.Tenant = &fsm.TenantInfo{Name: fsm.TenantName(in.own(t.GetName())), Buckets: t.GetBuckets(), Hash: small[fsm.Hash](t.GetHash())}
 		if t != nil && t.Home != nil {
 			e.Tenant.Home, e.Tenant.HasHome = fsm.RegionName(in.shared(*t.Home)), true
+			e.Tenant.ID = fsm.UnitID(t.GetId())
 		}
 	case *pb.Event_TenantGone:
 		e.TenantGone = fsm.TenantName(in.own(x.TenantGone))

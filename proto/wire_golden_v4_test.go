@@ -181,6 +181,7 @@ func commandsV4Region() []fsm.Command {
 	give := w.add(&fsm.BeginGive{Region: "us"}).Job
 	w.add(&fsm.AdvanceJob{ID: give, From: fsm.StepCopy, To: fsm.StepUndo, Refusal: &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "no"}})
 	w.end(give, fsm.StepUndo)
+	w.add(&fsm.BindGlobal{Authority: "c0ffee/global", History: 3}, &fsm.SettleTask{Job: 51, History: 3, Here: true})
 	return w.commands
 }
 

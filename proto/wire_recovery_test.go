@@ -38,23 +38,64 @@ func commandsOfARecovery(s *fsm.State) []fsm.Command {
 	}
 }
 
+// commandsOfAGlobalRecovery does so behind the log of version 4: with homes of each kind,
+// and a region that is written off.
+func commandsOfAGlobalRecovery(s *fsm.State) []fsm.Command {
+	id := s.Recovery().ID
+	commands := []fsm.Command{&fsm.ForgoNode{Recovery: id, Region: "us"}, &fsm.ForgoNode{Recovery: id, Node: "10.0.0.9:8081"}}
+	after := fsm.TenantName("")
+	part := func(upto fsm.TenantName) *fsm.TakeOver {
+		take := &fsm.TakeOver{Recovery: id, After: after, Upto: upto}
+		commands, after = append(commands, take), upto
+		return take
+	}
+	for t := range s.Tenants("", "") {
+		take := part(t.Name)
+		if t.HasHome {
+			home := fsm.TakenHome{Tenant: t.Name, ID: t.Claim, Home: "tr"}
+			switch t.Name {
+			case "wayne":
+				home.Home, home.Node, home.Others, home.Epoch = "", "e1", []fsm.NodeName{"e2"}, 3<<50|7
+			case "hooli":
+				home = fsm.TakenHome{Tenant: t.Name}
+			}
+			take.Homes = []fsm.TakenHome{home}
+		}
+		for p := range s.ToTakeOver(t.Name) {
+			take.Units = append(take.Units, fsm.TakenUnit{UnitRef: fsm.UnitRef{Unit: p.Unit, ID: p.ID}, Node: "e2", Others: []fsm.NodeName{"e1"}, Epoch: 1<<50 | 7})
+		}
+	}
+	part("").Homes = []fsm.TakenHome{{Tenant: "zz-new", ID: 12345, Home: "tr"}}
+	end := &fsm.EndRecovery{Recovery: id, Regions: []fsm.RegionName{"tr"}}
+	for n := range s.Nodes() {
+		end.Nodes = append(end.Nodes, fsm.NodeRef{Node: n.Name, ID: n.ID})
+	}
+	return append(commands, end, &fsm.CreateTenant{Name: "hooli"})
+}
+
 // TestGoldenRecovery: the snapshot of a directory whose recovery has begun, and the log
 // that ends it, stay readable.
 func TestGoldenRecovery(t *testing.T) {
+	goldenRecovery(t, "v2-recovery", commandsV2(), 2, commandsOfARecovery)
+	goldenRecovery(t, "v4-recovery", commandsV4(), 4, commandsOfAGlobalRecovery)
+}
+
+func goldenRecovery(t *testing.T, name string, before []fsm.Command, version uint32, commands func(*fsm.State) []fsm.Command) {
+	t.Helper()
 	s := fsm.New()
-	for _, e := range logOf(commandsV2()) {
+	for _, e := range logOf(before) {
 		s.Apply(e)
 	}
-	self := fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: 2}
+	self := fsm.Member{ID: "s1", Raft: "127.0.0.1:8071", API: "http://127.0.0.1:8070", Version: version}
 	if err := s.Recover(fsm.RecoverRestored, 2, self, s.Now()+1); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := golden(t, "v2-recovery", "snapshot", func() []byte { return snapshotBytes(t, s) })
+	snapshot := golden(t, name, "snapshot", func() []byte { return snapshotBytes(t, s) })
 	if got := readSnapshot(t, snapshot); hexHash(t, got) != hexHash(t, s) || cmp.Diff(got.Recovery(), s.Recovery()) != "" {
 		t.Error("the snapshot holds another state than it did")
 	}
 	var encoded []byte
-	for i, c := range commandsOfARecovery(s) {
+	for i, c := range commands(s) {
 		e := fsm.Entry{Revision: s.Revision() + 1, Term: 5, At: 1_700_000_100_000 + fsm.Millis(i), Decided: 5, Cmd: c}
 		if diff := cmp.Diff(e, wire(t, e)); diff != "" {
 			t.Fatalf("%T: %s", c, diff)
@@ -70,7 +111,7 @@ func TestGoldenRecovery(t *testing.T) {
 		encoded = binary.AppendUvarint(encoded, e.Term)
 		encoded = append(binary.AppendUvarint(encoded, uint64(len(b))), b...)
 	}
-	log := golden(t, "v2-recovery", "log", func() []byte { return encoded })
+	log := golden(t, name, "log", func() []byte { return encoded })
 	if !bytes.Equal(log, encoded) {
 		t.Error("entries are encoded in another way than they were")
 	}
@@ -83,8 +124,8 @@ func TestGoldenRecovery(t *testing.T) {
 		}
 		replayed.Apply(e)
 	}
-	hash := golden(t, "v2-recovery", "state.sha256", func() []byte { return []byte(hexHash(t, s)) })
-	if got := hexHash(t, replayed); got != string(hash) || replayed.Recovery().Lost != 1 || replayed.Recovering() {
+	hash := golden(t, name, "state.sha256", func() []byte { return []byte(hexHash(t, s)) })
+	if got := hexHash(t, replayed); got != string(hash) || cmp.Diff(replayed.Recovery(), s.Recovery()) != "" || replayed.Recovering() {
 		t.Errorf("the log gives another state than it did: %s, was %s", got, hash)
 	}
 	if got := readSnapshot(t, snapshotBytes(t, replayed)); cmp.Diff(got.Recovery(), replayed.Recovery()) != "" {

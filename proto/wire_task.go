@@ -25,6 +25,8 @@ func putTaskCommand(m *pb.Entry, c fsm.Command) bool {
 		m.Command = &pb.Entry_ForgoTask{ForgoTask: &pb.ForgoTask{
 			Origin: fromOrigin(c.Origin), Job: uint64(c.Job), Kind: uint32(c.Kind), Tenant: string(c.Tenant), Id: uint64(c.ID),
 		}}
+	case *fsm.SettleTask:
+		m.Command = &pb.Entry_SettleTask{SettleTask: &pb.SettleTask{Job: uint64(c.Job), History: c.History, Here: c.Here}}
 	case *fsm.BeginRelocation:
 		m.Command = &pb.Entry_BeginRelocation{BeginRelocation: &pb.BeginRelocation{
 			Tenant: string(c.Tenant), Region: string(c.Region), To: text(c.To),
@@ -59,6 +61,9 @@ func taskCommand(m *pb.Entry) fsm.Command {
 			Origin: toOrigin(f.GetOrigin()), Job: fsm.JobID(f.GetJob()), Kind: small[fsm.TaskKind](f.GetKind()),
 			Tenant: fsm.TenantName(f.GetTenant()), ID: fsm.UnitID(f.GetId()),
 		}
+	case *pb.Entry_SettleTask:
+		t := c.SettleTask
+		return &fsm.SettleTask{Job: fsm.JobID(t.GetJob()), History: t.GetHistory(), Here: t.GetHere()}
 	case *pb.Entry_BeginRelocation:
 		b := c.BeginRelocation
 		return &fsm.BeginRelocation{Tenant: fsm.TenantName(b.GetTenant()), Region: fsm.RegionName(b.GetRegion()), To: name[fsm.NodeName](b.To)}

@@ -82,7 +82,7 @@ func (c *adminRestore) Run(a *admin) error {
 
 type adminRecovery struct {
 	Show     recoveryShow     `cmd:"" default:"1" help:"Show what the directory's recovery waits for, or what came of it."`
-	WriteOff recoveryWriteOff `cmd:"" help:"Have the recovery go on without a node that cannot be read: what it alone holds is given up."`
+	WriteOff recoveryWriteOff `cmd:"" help:"Have the recovery go on without a node, or a region, that cannot be read: what it alone holds is given up."`
 	Adopt    recoveryAdopt    `cmd:"" help:"Make a unit that a node holds, and the directory does not know, the tenant of its name."`
 }
 
@@ -111,13 +111,19 @@ func (recoveryShow) Run(a *admin) error {
 	if err == nil && len(r.WrittenOff) > 0 {
 		err = a.say("written off: %s", strings.Join(r.WrittenOff, ", "))
 	}
+	if err == nil && len(r.WrittenOffRegions) > 0 {
+		err = a.say("regions written off: %v", r.WrittenOffRegions)
+	}
+	if err == nil && r.Rehomed+r.Gone > 0 {
+		err = a.say("by the word of the regions %d tenants live elsewhere than recorded, or were not known, and %d are gone", r.Rehomed, r.Gone)
+	}
 	if err == nil && len(r.Unread) > 0 {
 		err = a.say("not asked for what they hold, as they do not answer: %v", r.Unread)
 	}
 	if err != nil {
 		return err
 	}
-	return a.print(r, []string{"NODE OR UNIT", "WHAT", "WHERE", "MORE"}, recoveryRows(&r))
+	return a.print(r, []string{"NODE, REGION OR UNIT", "WHAT", "WHERE", "MORE"}, recoveryRows(&r))
 }
 
 func recoveryRows(r *proto.Recovery) [][]string {
@@ -128,6 +134,13 @@ func recoveryRows(r *proto.Recovery) [][]string {
 			more = strings.TrimSpace(fmt.Sprintf("a lease of before runs for %d ms %s", n.LeftMS, more))
 		}
 		rows = append(rows, []string{string(n.Node), n.State, "", more})
+	}
+	for _, g := range r.Regions {
+		more := g.Problem
+		if g.State == "read" {
+			more = strconv.Itoa(g.Tenants) + " tenants"
+		}
+		rows = append(rows, []string{string(g.Region), g.State, "region", more})
 	}
 	for _, u := range r.LostUnits {
 		rows = append(rows, []string{string(u.Unit), "lost", "", "id " + strconv.FormatUint(uint64(u.ID), 10)})
@@ -144,15 +157,19 @@ func recoveryRows(r *proto.Recovery) [][]string {
 }
 
 type recoveryWriteOff struct {
-	Node string `arg:"" help:"Name of a recorded node, or the address of one that is not recorded."`
+	Node   string         `arg:"" optional:"" help:"Name of a recorded node, or the address of one that is not recorded."`
+	Region fsm.RegionName `help:"A region that keeps its own directory, in place of a node."`
 }
 
-// Run writes a node off for the recovery.
+// Run writes a node, or a region, off for the recovery.
 func (c *recoveryWriteOff) Run(a *admin) error {
-	if err := a.WriteOffForRecovery(a.ctx, c.Node); err != nil {
+	if (c.Node == "") == (c.Region == "") {
+		return usagef("give a node, or --region")
+	}
+	if err := a.WriteOffForRecovery(a.ctx, proto.RecoveryWriteOff{Node: c.Node, Region: c.Region}); err != nil {
 		return err
 	}
-	return a.say("the recovery goes on without %s", c.Node)
+	return a.say("the recovery goes on without %s", c.Node+string(c.Region))
 }
 
 type recoveryAdopt struct {

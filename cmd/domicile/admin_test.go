@@ -64,6 +64,7 @@ var commands = map[string]string{
 	"GET /_shard/subscribe":                 "",
 	"GET /_shard/tasks":                     "", // between groups
 	"GET /_shard/tasks/orphans":             "",
+	"POST /_shard/tasks/census":             "",
 	"POST /_shard/tasks/{job}":              "",
 	"POST /_shard/group/members":            "",
 }

@@ -18,8 +18,14 @@ type Directory struct {
 	regions btree.Map[fsm.RegionName, *fsm.Region]
 	units   btree.Map[fsm.UnitName, *fsm.UnitInfo]
 	// tenants are those with a home or buckets. All of the same kind share one record,
-	// which has no name: a million homes are little more than their names.
-	tenants btree.Map[fsm.TenantName, *fsm.TenantInfo]
+	// which has no name: a million homes are little more than their names and ids.
+	tenants btree.Map[fsm.TenantName, tenant]
+}
+
+// tenant is one with a home or buckets: what kind it is of, and its id.
+type tenant struct {
+	*fsm.TenantInfo
+	id fsm.UnitID
 }
 
 // Where is where a tenant lives.
@@ -28,6 +34,7 @@ type Where struct {
 	// Home says that Region keeps its own directory, which knows the tenant's node;
 	// otherwise the global directory does.
 	Home bool
+	ID   fsm.UnitID // of its unit; 0 where that is not told, or it is not one unit
 }
 
 // Position says whose directory it is, and its revision.
@@ -65,13 +72,13 @@ func (d *Directory) Tenant(name fsm.TenantName) (Where, bool) {
 	return Where{}, false
 }
 
-func (d *Directory) where(name fsm.TenantName, t *fsm.TenantInfo) Where {
+func (d *Directory) where(name fsm.TenantName, t tenant) Where {
 	if t.HasHome {
-		return Where{Region: t.Home, Home: true}
+		return Where{Region: t.Home, Home: true, ID: t.id}
 	}
 	for b := uint32(1); b <= t.Buckets; b++ {
 		if u, ok := d.units.Get(fsm.Unit(name, b)); ok {
-			return d.placed(u)
+			return Where{Region: d.placed(u).Region}
 		}
 	}
 	return Where{}
@@ -79,9 +86,9 @@ func (d *Directory) where(name fsm.TenantName, t *fsm.TenantInfo) Where {
 
 func (d *Directory) placed(u *fsm.UnitInfo) Where {
 	if n, ok := d.nodes.Get(u.Node); ok {
-		return Where{Region: n.Region}
+		return Where{Region: n.Region, ID: u.ID}
 	}
-	return Where{}
+	return Where{ID: u.ID}
 }
 
 // Tenants yields, by name, the tenants whose name begins with prefix and comes after
@@ -133,8 +140,8 @@ func (d *Directory) Project() iter.Seq[fsm.Event] {
 			}
 		}
 		for name, shared := range ascend(&d.tenants, "") {
-			t := *shared
-			t.Name = name
+			t := *shared.TenantInfo
+			t.Name, t.ID = name, shared.id
 			if !yield(fsm.Event{Tenant: &t}) {
 				return
 			}
@@ -190,7 +197,7 @@ func (b *builder) put(e *fsm.Event) {
 	case e.UnitGone != "":
 		d.units.Delete(e.UnitGone)
 	case e.Tenant != nil:
-		d.tenants.Set(e.Tenant.Name, b.kind(*e.Tenant))
+		d.tenants.Set(e.Tenant.Name, tenant{b.kind(*e.Tenant), e.Tenant.ID})
 	case e.TenantGone != "":
 		d.tenants.Delete(e.TenantGone)
 	case e.Region != nil:
@@ -203,7 +210,7 @@ func (b *builder) put(e *fsm.Event) {
 // kind gives the record that a tenant shares with those like it. What is shared is as
 // many as there are regions, and numbers of buckets.
 func (b *builder) kind(t fsm.TenantInfo) *fsm.TenantInfo {
-	t.Name = ""
+	t.Name, t.ID = "", 0
 	shared, ok := b.kinds[t]
 	if !ok {
 		shared = &t

@@ -94,15 +94,15 @@ func checkNames(t *testing.T, r *rand.Rand, d *Directory, v *fsm.View) {
 	want := map[fsm.TenantName]Where{}
 	region := func(u *fsm.UnitInfo) Where {
 		if n, ok := v.Node(u.Node); ok {
-			return Where{Region: n.Region}
+			return Where{Region: n.Region, ID: u.ID}
 		}
-		return Where{}
+		return Where{ID: u.ID}
 	}
 	for _, name := range []fsm.TenantName{"a", "a-b", "ab", "b", "ba", "c"} {
 		if info, ok := v.Tenant(name); ok && info.HasHome {
-			want[name] = Where{Region: info.Home, Home: true}
+			want[name] = Where{Region: info.Home, Home: true, ID: info.ID}
 		} else if u, found := v.Unit(fsm.Unit(name, 1)); ok && found {
-			want[name] = region(u)
+			want[name] = Where{Region: region(u).Region}
 		} else if ok {
 			want[name] = Where{}
 		} else if u, found := v.Unit(fsm.UnitName(name)); found {

@@ -49,7 +49,11 @@ func (m *member) recover(history uint64, lost ...*member) (RecoverReport, error)
 func (c *cluster) endRecovery(g *Group) {
 	c.t.Helper()
 	id := g.State().Recovery().ID
-	for _, cmd := range []fsm.Command{&fsm.TakeOver{Recovery: id}, &fsm.EndRecovery{Recovery: id}} {
+	end := &fsm.EndRecovery{Recovery: id}
+	for r := range g.State().RegionsToRead() {
+		end.Regions = append(end.Regions, r.Name)
+	}
+	for _, cmd := range []fsm.Command{&fsm.TakeOver{Recovery: id}, end} {
 		if r := c.propose("", cmd); r.Refusal != nil {
 			c.t.Fatal(r.Refusal)
 		}

@@ -196,6 +196,7 @@ type Plan struct {
 	Calls     []Action
 	Proposals []Proposal
 	Tasks     []TaskAction // calls to the groups of regions
+	Regions   []RegionCall
 	Findings  []Finding
 	// Resume names lapsed nodes of which there is nothing to be failed over: the
 	// keeper of leases may try them again.
@@ -204,7 +205,7 @@ type Plan struct {
 }
 
 // Next plans what a leader does next. What it plans must be noted in m (Begin, BeginTask,
-// Propose) before it is called again.
+// BeginRegion, Propose) before it is called again.
 func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p := planner{s: s, m: m, news: news, now: now, taken: make(map[fsm.NodeName]int),
 		sources: make(map[fsm.NodeName]bool), moving: make(map[fsm.NodeName]int), leaving: make(map[fsm.NodeName]int), batches: make(map[Call][]Item)}

@@ -3,6 +3,7 @@ package loops
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 
 	"domicile/fsm"
@@ -51,6 +52,11 @@ type recoveryMemory struct {
 	nodes map[fsm.NodeName]*reading
 	// found is what the readings say of each unit, once all are final.
 	found map[fsm.UnitRef]*branches
+	// regions are the readings of those that keep their own directories; homes is where
+	// tenants live by these, by name, once that is decided.
+	regions map[fsm.RegionName]*regionReading
+	homes   []fsm.TakenHome
+	decided bool
 	// problem stands in the way of the whole.
 	problem string
 }
@@ -81,16 +87,19 @@ type branches struct {
 func (p *planner) recover(r *fsm.Recovery) {
 	m := p.m.recovery
 	if m == nil || m.id != r.ID {
-		m = &recoveryMemory{id: r.ID, nodes: make(map[fsm.NodeName]*reading)}
+		m = &recoveryMemory{id: r.ID, nodes: make(map[fsm.NodeName]*reading), regions: make(map[fsm.RegionName]*regionReading)}
 		p.m.recovery = m
 	}
 	m.problem = p.news.Given.Away
-	if p.raise(r, m) || !p.readAll(r, m) || !p.knowAll(r, m) {
+	raised := p.raise(r, m)
+	regions := raised || p.readRegions(r, m)
+	if raised || !p.readAll(r, m) || !regions || !p.knowAll(r, m) {
 		p.wakeAt(p.now + ReadAgain)
 		return
 	}
 	if m.found == nil {
 		m.compare(p.s)
+		m.decided = false
 	}
 	wait := p.news.Given.Away
 	if r.Settled && wait == "" {
@@ -102,7 +111,7 @@ func (p *planner) recover(r *fsm.Recovery) {
 		return
 	}
 	if r.Settled {
-		p.propose(Matter{Kind: MatterRecovery}, &fsm.EndRecovery{Recovery: r.ID, Nodes: m.final(p.s, r)})
+		p.propose(Matter{Kind: MatterRecovery}, &fsm.EndRecovery{Recovery: r.ID, Nodes: m.final(p.s, r), Regions: m.readOf(p.s, r)})
 		return
 	}
 	homes := p.news.Homes
@@ -110,6 +119,9 @@ func (p *planner) recover(r *fsm.Recovery) {
 		m.problem = homes.Problem
 		p.wakeAt(p.now + ReadAgain)
 		return
+	}
+	if r.Taken == "" || !m.decided {
+		m.decide(p.s, r) // once for all parts
 	}
 	p.propose(Matter{Kind: MatterRecovery}, m.takeOver(p.s, r, homes))
 }
@@ -173,22 +185,27 @@ func (m *recoveryMemory) read(c Call, a Answer, now fsm.Millis) {
 	}
 }
 
-// raise has the history raised above one that a node has heard: else the node would
+// raise has the history raised above one that a node, or a region, has heard: else it would
 // take nothing from this group. It reports whether that is needed.
 func (p *planner) raise(r *fsm.Recovery, m *recoveryMemory) bool {
 	scope, _ := p.s.Scope()
 	var heard uint64
-	var by fsm.NodeName
+	var by string
 	for n := range p.s.Nodes() {
 		if k := m.nodes[n.Name]; k != nil && k.heard > heard && !r.Without(string(n.Name)) {
-			heard, by = k.heard, n.Name
+			heard, by = k.heard, "node "+string(n.Name)
+		}
+	}
+	for g := range p.s.RegionsToRead() {
+		if k := m.regions[g.Name]; k != nil && k.heard > heard && !r.WithoutRegion(g.Name) {
+			heard, by = k.heard, "region "+string(g.Name)
 		}
 	}
 	if heard < scope.History {
 		return false
 	}
 	if r.Raised >= maxRaised {
-		m.problem = fmt.Sprintf("node %s has heard of history %d, and the history was raised %d times already: another group of this cluster id is being "+
+		m.problem = fmt.Sprintf("%s has heard of history %d, and the history was raised %d times already: another group of this cluster id is being "+
 			"recovered, or was; stop one of the two for good, then run domicile recover on this server's folder with --history %d", by, heard, r.Raised, heard+1)
 		return true
 	}
@@ -289,26 +306,63 @@ func (m *recoveryMemory) final(s *fsm.State, r *fsm.Recovery) []fsm.NodeRef {
 	return nodes
 }
 
-// takeOver gives the next part of the units. A create that is found done ends a part:
-// an entry ends one job at most.
+// takeOver gives the next part of the units. A job that may end with it ends a part: an
+// entry ends one at most.
 func (m *recoveryMemory) takeOver(s *fsm.State, r *fsm.Recovery, homes *Homes) *fsm.TakeOver {
 	cmd := &fsm.TakeOver{Recovery: r.ID, After: r.Taken}
+	scope, _ := s.Scope()
 	size, full := 0, false
-	for t := range s.Tenants("", r.Taken) {
+	for name, home := range m.names(s, r.Taken) {
 		if full {
 			return cmd
 		}
-		if homes.away(s, t.Name) {
-			cmd.Elsewhere = append(cmd.Elsewhere, t.Name)
-			size += len(t.Name)
-		} else {
-			full = m.takeTenant(s, t.Name, cmd, &size)
+		switch {
+		case home != nil:
+			cmd.Homes = append(cmd.Homes, *home)
+			size += fsm.MaxName*(3+len(home.Others)) + 24
+		case homes.away(s, name):
+			cmd.Elsewhere = append(cmd.Elsewhere, name)
+			size += len(name)
+		default:
+			full = m.takeTenant(s, name, cmd, &size)
 		}
-		cmd.Upto = t.Name
-		full = full || size > takeOverBytes || len(cmd.Units) >= UnitsPerCall
+		cmd.Upto = name
+		full = full || size > takeOverBytes || len(cmd.Units) >= UnitsPerCall || scope.Region == "" && s.AtWork(name)
 	}
 	cmd.Upto = ""
 	return cmd
+}
+
+// names yields the tenants that come after after, those of the directory and those that
+// regions have, with where they were found to live; nil: as the directory says.
+func (m *recoveryMemory) names(s *fsm.State, after fsm.TenantName) iter.Seq2[fsm.TenantName, *fsm.TakenHome] {
+	at, there := slices.BinarySearchFunc(m.homes, after, func(h fsm.TakenHome, name fsm.TenantName) int { return cmp.Compare(h.Tenant, name) })
+	if there {
+		at++
+	}
+	found := m.homes[at:]
+	return func(yield func(fsm.TenantName, *fsm.TakenHome) bool) {
+		for t := range s.Tenants("", after) {
+			for len(found) > 0 && found[0].Tenant < t.Name {
+				h := &found[0]
+				if found = found[1:]; !yield(h.Tenant, h) {
+					return
+				}
+			}
+			var h *fsm.TakenHome
+			if len(found) > 0 && found[0].Tenant == t.Name {
+				h, found = &found[0], found[1:]
+			}
+			if !yield(t.Name, h) {
+				return
+			}
+		}
+		for i := range found {
+			if !yield(found[i].Tenant, &found[i]) {
+				return
+			}
+		}
+	}
 }
 
 // away reports whether a tenant that the directory serves lives in another region.
@@ -362,6 +416,7 @@ const (
 // know.
 type RecoveryView struct {
 	Nodes   []RecoveryNode
+	Regions []RecoveryRegion
 	Problem string
 	Orphans []Orphan
 	// Damaged are units whose files a node could not read: that branch was left out.
@@ -390,6 +445,7 @@ func (m *Memory) Recovery(s *fsm.State, now fsm.Millis) (RecoveryView, bool) {
 		k = &recoveryMemory{}
 	}
 	v.Problem = k.problem
+	v.Regions = k.showRegions(s, r)
 	for n := range s.Nodes() {
 		one := RecoveryNode{Node: n.Name, State: ToBeRead}
 		if read := k.nodes[n.Name]; read != nil {

@@ -20,6 +20,8 @@ type recoverySim struct {
 	news   News
 	nodes  map[fsm.NodeName]*recNode
 	raised []uint64
+	// regions are those that keep their own directories.
+	regions map[fsm.RegionName]*recRegion
 }
 
 // recNode is a node as a recovery finds it.
@@ -92,7 +94,7 @@ func (s *recoverySim) round() {
 	if !was {
 		return
 	}
-	if len(plan.Calls)+len(plan.Proposals) == 0 && plan.Wake == 0 {
+	if len(plan.Calls)+len(plan.Regions)+len(plan.Proposals) == 0 && plan.Wake == 0 {
 		s.t.Fatal("nothing is planned, and never will be")
 	}
 	for _, a := range plan.Calls {
@@ -101,6 +103,10 @@ func (s *recoverySim) round() {
 		}
 		s.m.Begin(a)
 		s.m.End(a.Call, s.serve(a), s.now)
+	}
+	for _, c := range plan.Regions {
+		s.m.BeginRegion(c)
+		s.m.EndRegion(c, s.tell(c), s.now)
 	}
 	for _, p := range plan.Proposals {
 		s.m.Propose(p)

@@ -84,6 +84,7 @@ type Entry struct {
 	//	*Entry_StageRegion
 	//	*Entry_ArriveRegion
 	//	*Entry_CloseIntake
+	//	*Entry_SettleTask
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,6 +551,15 @@ func (x *Entry) GetCloseIntake() *CloseIntake {
 	return nil
 }
 
+func (x *Entry) GetSettleTask() *SettleTask {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_SettleTask); ok {
+			return x.SettleTask
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -733,6 +743,10 @@ type Entry_CloseIntake struct {
 	CloseIntake *CloseIntake `protobuf:"bytes,59,opt,name=close_intake,json=closeIntake,proto3,oneof"`
 }
 
+type Entry_SettleTask struct {
+	SettleTask *SettleTask `protobuf:"bytes,60,opt,name=settle_task,json=settleTask,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -820,6 +834,8 @@ func (*Entry_StageRegion) isEntry_Command() {}
 func (*Entry_ArriveRegion) isEntry_Command() {}
 
 func (*Entry_CloseIntake) isEntry_Command() {}
+
+func (*Entry_SettleTask) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2510,6 +2526,7 @@ type ForgoNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2554,6 +2571,13 @@ func (x *ForgoNode) GetRecovery() uint64 {
 func (x *ForgoNode) GetNode() string {
 	if x != nil {
 		return x.Node
+	}
+	return ""
+}
+
+func (x *ForgoNode) GetRegion() string {
+	if x != nil {
+		return x.Region
 	}
 	return ""
 }
@@ -2641,6 +2665,7 @@ type TakeOver struct {
 	Upto          string                 `protobuf:"bytes,3,opt,name=upto,proto3" json:"upto,omitempty"`
 	Units         []*TakenUnit           `protobuf:"bytes,4,rep,name=units,proto3" json:"units,omitempty"`
 	Elsewhere     []string               `protobuf:"bytes,5,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Homes         []*TakenHome           `protobuf:"bytes,6,rep,name=homes,proto3" json:"homes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2710,6 +2735,97 @@ func (x *TakeOver) GetElsewhere() []string {
 	return nil
 }
 
+func (x *TakeOver) GetHomes() []*TakenHome {
+	if x != nil {
+		return x.Homes
+	}
+	return nil
+}
+
+type TakenHome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Home          string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Others        []string               `protobuf:"bytes,5,rep,name=others,proto3" json:"others,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakenHome) Reset() {
+	*x = TakenHome{}
+	mi := &file_domicile_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakenHome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakenHome) ProtoMessage() {}
+
+func (x *TakenHome) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakenHome.ProtoReflect.Descriptor instead.
+func (*TakenHome) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TakenHome) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TakenHome) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *TakenHome) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *TakenHome) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TakenHome) GetOthers() []string {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *TakenHome) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type NodeRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2720,7 +2836,7 @@ type NodeRef struct {
 
 func (x *NodeRef) Reset() {
 	*x = NodeRef{}
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2848,7 @@ func (x *NodeRef) String() string {
 func (*NodeRef) ProtoMessage() {}
 
 func (x *NodeRef) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[33]
+	mi := &file_domicile_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2861,7 @@ func (x *NodeRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRef.ProtoReflect.Descriptor instead.
 func (*NodeRef) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{33}
+	return file_domicile_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeRef) GetNode() string {
@@ -2766,13 +2882,14 @@ type EndRecovery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      uint64                 `protobuf:"varint,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	Nodes         []*NodeRef             `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Regions       []string               `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EndRecovery) Reset() {
 	*x = EndRecovery{}
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2901,7 @@ func (x *EndRecovery) String() string {
 func (*EndRecovery) ProtoMessage() {}
 
 func (x *EndRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[34]
+	mi := &file_domicile_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2914,7 @@ func (x *EndRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRecovery.ProtoReflect.Descriptor instead.
 func (*EndRecovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{34}
+	return file_domicile_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EndRecovery) GetRecovery() uint64 {
@@ -2812,6 +2929,73 @@ func (x *EndRecovery) GetNodes() []*NodeRef {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *EndRecovery) GetRegions() []string {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+type SettleTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	History       uint64                 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	Here          bool                   `protobuf:"varint,3,opt,name=here,proto3" json:"here,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleTask) Reset() {
+	*x = SettleTask{}
+	mi := &file_domicile_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleTask) ProtoMessage() {}
+
+func (x *SettleTask) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleTask.ProtoReflect.Descriptor instead.
+func (*SettleTask) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SettleTask) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *SettleTask) GetHistory() uint64 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *SettleTask) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
 }
 
 type BeginMove struct {
@@ -2829,7 +3013,7 @@ type BeginMove struct {
 
 func (x *BeginMove) Reset() {
 	*x = BeginMove{}
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3025,7 @@ func (x *BeginMove) String() string {
 func (*BeginMove) ProtoMessage() {}
 
 func (x *BeginMove) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[35]
+	mi := &file_domicile_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3038,7 @@ func (x *BeginMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginMove.ProtoReflect.Descriptor instead.
 func (*BeginMove) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{35}
+	return file_domicile_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BeginMove) GetUnit() string {
@@ -2916,7 +3100,7 @@ type CancelMove struct {
 
 func (x *CancelMove) Reset() {
 	*x = CancelMove{}
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3112,7 @@ func (x *CancelMove) String() string {
 func (*CancelMove) ProtoMessage() {}
 
 func (x *CancelMove) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[36]
+	mi := &file_domicile_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3125,7 @@ func (x *CancelMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMove.ProtoReflect.Descriptor instead.
 func (*CancelMove) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{36}
+	return file_domicile_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelMove) GetId() uint64 {
@@ -2967,7 +3151,7 @@ type BeginRebalance struct {
 
 func (x *BeginRebalance) Reset() {
 	*x = BeginRebalance{}
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3163,7 @@ func (x *BeginRebalance) String() string {
 func (*BeginRebalance) ProtoMessage() {}
 
 func (x *BeginRebalance) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3176,7 @@ func (x *BeginRebalance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRebalance.ProtoReflect.Descriptor instead.
 func (*BeginRebalance) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{37}
+	return file_domicile_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BeginRebalance) GetMoves() []*Target {
@@ -3013,7 +3197,7 @@ type SetDrain struct {
 
 func (x *SetDrain) Reset() {
 	*x = SetDrain{}
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3209,7 @@ func (x *SetDrain) String() string {
 func (*SetDrain) ProtoMessage() {}
 
 func (x *SetDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3222,7 @@ func (x *SetDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrain.ProtoReflect.Descriptor instead.
 func (*SetDrain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{38}
+	return file_domicile_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetDrain) GetNode() string {
@@ -3074,7 +3258,7 @@ type SetReader struct {
 
 func (x *SetReader) Reset() {
 	*x = SetReader{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3270,7 @@ func (x *SetReader) String() string {
 func (*SetReader) ProtoMessage() {}
 
 func (x *SetReader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3283,7 @@ func (x *SetReader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReader.ProtoReflect.Descriptor instead.
 func (*SetReader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetReader) GetTenant() string {
@@ -3140,7 +3324,7 @@ type PlaceReaders struct {
 
 func (x *PlaceReaders) Reset() {
 	*x = PlaceReaders{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3336,7 @@ func (x *PlaceReaders) String() string {
 func (*PlaceReaders) ProtoMessage() {}
 
 func (x *PlaceReaders) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3349,7 @@ func (x *PlaceReaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceReaders.ProtoReflect.Descriptor instead.
 func (*PlaceReaders) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlaceReaders) GetUnits() []*UnitRef {
@@ -3193,7 +3377,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3389,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3402,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Origin) GetAuthority() string {
@@ -3255,7 +3439,7 @@ type Foreign struct {
 
 func (x *Foreign) Reset() {
 	*x = Foreign{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3451,7 @@ func (x *Foreign) String() string {
 func (*Foreign) ProtoMessage() {}
 
 func (x *Foreign) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3464,7 @@ func (x *Foreign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Foreign.ProtoReflect.Descriptor instead.
 func (*Foreign) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Foreign) GetRegion() string {
@@ -3328,7 +3512,7 @@ type BindGlobal struct {
 
 func (x *BindGlobal) Reset() {
 	*x = BindGlobal{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3524,7 @@ func (x *BindGlobal) String() string {
 func (*BindGlobal) ProtoMessage() {}
 
 func (x *BindGlobal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3537,7 @@ func (x *BindGlobal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindGlobal.ProtoReflect.Descriptor instead.
 func (*BindGlobal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BindGlobal) GetAuthority() string {
@@ -3390,7 +3574,7 @@ type BeginTask struct {
 
 func (x *BeginTask) Reset() {
 	*x = BeginTask{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3586,7 @@ func (x *BeginTask) String() string {
 func (*BeginTask) ProtoMessage() {}
 
 func (x *BeginTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3599,7 @@ func (x *BeginTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTask.ProtoReflect.Descriptor instead.
 func (*BeginTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BeginTask) GetOrigin() *Origin {
@@ -3514,7 +3698,7 @@ type TellTask struct {
 
 func (x *TellTask) Reset() {
 	*x = TellTask{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3710,7 @@ func (x *TellTask) String() string {
 func (*TellTask) ProtoMessage() {}
 
 func (x *TellTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3723,7 @@ func (x *TellTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTask.ProtoReflect.Descriptor instead.
 func (*TellTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TellTask) GetOrigin() *Origin {
@@ -3583,7 +3767,7 @@ type ForgoTask struct {
 
 func (x *ForgoTask) Reset() {
 	*x = ForgoTask{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3779,7 @@ func (x *ForgoTask) String() string {
 func (*ForgoTask) ProtoMessage() {}
 
 func (x *ForgoTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3792,7 @@ func (x *ForgoTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgoTask.ProtoReflect.Descriptor instead.
 func (*ForgoTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ForgoTask) GetOrigin() *Origin {
@@ -3655,7 +3839,7 @@ type BeginGive struct {
 
 func (x *BeginGive) Reset() {
 	*x = BeginGive{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3851,7 @@ func (x *BeginGive) String() string {
 func (*BeginGive) ProtoMessage() {}
 
 func (x *BeginGive) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3864,7 @@ func (x *BeginGive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginGive.ProtoReflect.Descriptor instead.
 func (*BeginGive) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BeginGive) GetRegion() string {
@@ -3701,7 +3885,7 @@ type GiveRegion struct {
 
 func (x *GiveRegion) Reset() {
 	*x = GiveRegion{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3897,7 @@ func (x *GiveRegion) String() string {
 func (*GiveRegion) ProtoMessage() {}
 
 func (x *GiveRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3910,7 @@ func (x *GiveRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveRegion.ProtoReflect.Descriptor instead.
 func (*GiveRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GiveRegion) GetId() uint64 {
@@ -3762,7 +3946,7 @@ type Giver struct {
 
 func (x *Giver) Reset() {
 	*x = Giver{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +3958,7 @@ func (x *Giver) String() string {
 func (*Giver) ProtoMessage() {}
 
 func (x *Giver) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +3971,7 @@ func (x *Giver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Giver.ProtoReflect.Descriptor instead.
 func (*Giver) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Giver) GetAuthority() string {
@@ -3829,7 +4013,7 @@ type StageRegion struct {
 
 func (x *StageRegion) Reset() {
 	*x = StageRegion{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4025,7 @@ func (x *StageRegion) String() string {
 func (*StageRegion) ProtoMessage() {}
 
 func (x *StageRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4038,7 @@ func (x *StageRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRegion.ProtoReflect.Descriptor instead.
 func (*StageRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StageRegion) GetGiver() *Giver {
@@ -3937,7 +4121,7 @@ type ArriveRegion struct {
 
 func (x *ArriveRegion) Reset() {
 	*x = ArriveRegion{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4133,7 @@ func (x *ArriveRegion) String() string {
 func (*ArriveRegion) ProtoMessage() {}
 
 func (x *ArriveRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4146,7 @@ func (x *ArriveRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArriveRegion.ProtoReflect.Descriptor instead.
 func (*ArriveRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ArriveRegion) GetGiver() *Giver {
@@ -3989,7 +4173,7 @@ type CloseIntake struct {
 
 func (x *CloseIntake) Reset() {
 	*x = CloseIntake{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4185,7 @@ func (x *CloseIntake) String() string {
 func (*CloseIntake) ProtoMessage() {}
 
 func (x *CloseIntake) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4198,7 @@ func (x *CloseIntake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseIntake.ProtoReflect.Descriptor instead.
 func (*CloseIntake) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CloseIntake) GetGiver() *Giver {
@@ -4051,7 +4235,7 @@ type Intake struct {
 
 func (x *Intake) Reset() {
 	*x = Intake{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4247,7 @@ func (x *Intake) String() string {
 func (*Intake) ProtoMessage() {}
 
 func (x *Intake) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4260,7 @@ func (x *Intake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intake.ProtoReflect.Descriptor instead.
 func (*Intake) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Intake) GetGiver() *Giver {
@@ -4167,7 +4351,7 @@ type BeginRelocation struct {
 
 func (x *BeginRelocation) Reset() {
 	*x = BeginRelocation{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4363,7 @@ func (x *BeginRelocation) String() string {
 func (*BeginRelocation) ProtoMessage() {}
 
 func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4376,7 @@ func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRelocation.ProtoReflect.Descriptor instead.
 func (*BeginRelocation) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BeginRelocation) GetTenant() string {
@@ -4232,7 +4416,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4428,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4441,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Task) GetJob() uint64 {
@@ -4329,7 +4513,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4525,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4538,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -4393,27 +4577,30 @@ func (x *AdoptUnit) GetEpoch() uint64 {
 }
 
 type Recovery struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Cause         uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
-	Began         int64                  `protobuf:"varint,3,opt,name=began,proto3" json:"began,omitempty"`
-	Raised        uint32                 `protobuf:"varint,4,opt,name=raised,proto3" json:"raised,omitempty"`
-	WrittenOff    []string               `protobuf:"bytes,5,rep,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
-	Taken         string                 `protobuf:"bytes,6,opt,name=taken,proto3" json:"taken,omitempty"`
-	Settled       bool                   `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
-	Units         uint64                 `protobuf:"varint,8,opt,name=units,proto3" json:"units,omitempty"`
-	Moved         uint64                 `protobuf:"varint,9,opt,name=moved,proto3" json:"moved,omitempty"`
-	Lost          uint64                 `protobuf:"varint,10,opt,name=lost,proto3" json:"lost,omitempty"`
-	LostUnits     []*UnitRef             `protobuf:"bytes,11,rep,name=lost_units,json=lostUnits,proto3" json:"lost_units,omitempty"`
-	Ended         int64                  `protobuf:"varint,12,opt,name=ended,proto3" json:"ended,omitempty"`
-	EndedIn       uint64                 `protobuf:"varint,13,opt,name=ended_in,json=endedIn,proto3" json:"ended_in,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Cause             uint32                 `protobuf:"varint,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	Began             int64                  `protobuf:"varint,3,opt,name=began,proto3" json:"began,omitempty"`
+	Raised            uint32                 `protobuf:"varint,4,opt,name=raised,proto3" json:"raised,omitempty"`
+	WrittenOff        []string               `protobuf:"bytes,5,rep,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
+	Taken             string                 `protobuf:"bytes,6,opt,name=taken,proto3" json:"taken,omitempty"`
+	Settled           bool                   `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
+	Units             uint64                 `protobuf:"varint,8,opt,name=units,proto3" json:"units,omitempty"`
+	Moved             uint64                 `protobuf:"varint,9,opt,name=moved,proto3" json:"moved,omitempty"`
+	Lost              uint64                 `protobuf:"varint,10,opt,name=lost,proto3" json:"lost,omitempty"`
+	LostUnits         []*UnitRef             `protobuf:"bytes,11,rep,name=lost_units,json=lostUnits,proto3" json:"lost_units,omitempty"`
+	Ended             int64                  `protobuf:"varint,12,opt,name=ended,proto3" json:"ended,omitempty"`
+	EndedIn           uint64                 `protobuf:"varint,13,opt,name=ended_in,json=endedIn,proto3" json:"ended_in,omitempty"`
+	WrittenOffRegions []string               `protobuf:"bytes,14,rep,name=written_off_regions,json=writtenOffRegions,proto3" json:"written_off_regions,omitempty"`
+	Rehomed           uint64                 `protobuf:"varint,15,opt,name=rehomed,proto3" json:"rehomed,omitempty"`
+	Gone              uint64                 `protobuf:"varint,16,opt,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4612,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4625,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -4532,6 +4719,27 @@ func (x *Recovery) GetEndedIn() uint64 {
 	return 0
 }
 
+func (x *Recovery) GetWrittenOffRegions() []string {
+	if x != nil {
+		return x.WrittenOffRegions
+	}
+	return nil
+}
+
+func (x *Recovery) GetRehomed() uint64 {
+	if x != nil {
+		return x.Rehomed
+	}
+	return 0
+}
+
+func (x *Recovery) GetGone() uint64 {
+	if x != nil {
+		return x.Gone
+	}
+	return 0
+}
+
 type Scope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -4543,7 +4751,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +4763,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +4776,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Scope) GetCluster() string {
@@ -4608,7 +4816,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +4828,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4633,7 +4841,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -4704,7 +4912,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4716,7 +4924,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4729,7 +4937,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Member) GetId() string {
@@ -4771,7 +4979,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4991,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +5004,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -4832,7 +5040,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5052,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5065,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -4909,7 +5117,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5129,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5142,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Node) GetId() uint64 {
@@ -5039,7 +5247,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5051,7 +5259,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5064,7 +5272,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -5108,7 +5316,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5328,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5341,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Tenant) GetName() string {
@@ -5232,7 +5440,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5244,7 +5452,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5257,7 +5465,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Copy) GetNode() string {
@@ -5305,7 +5513,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5525,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5538,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -5406,7 +5614,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5626,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5639,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Region) GetName() string {
@@ -5459,7 +5667,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5471,7 +5679,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5692,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Target) GetUnit() string {
@@ -5546,7 +5754,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5558,7 +5766,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5571,7 +5779,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5794,7 +6002,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5806,7 +6014,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5819,7 +6027,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Detail) GetName() string {
@@ -5847,7 +6055,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5859,7 +6067,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5872,7 +6080,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Refusal) GetCode() string {
@@ -5914,7 +6122,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6134,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6147,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{73}
+	return file_domicile_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -6026,7 +6234,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6246,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6259,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{74}
+	return file_domicile_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Request) GetKey() string {
@@ -6115,7 +6323,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6127,7 +6335,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6140,7 +6348,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{75}
+	return file_domicile_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6241,7 +6449,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6253,7 +6461,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,7 +6474,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{76}
+	return file_domicile_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -6356,7 +6564,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6368,7 +6576,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6381,7 +6589,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{77}
+	return file_domicile_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -6412,7 +6620,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6424,7 +6632,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6437,7 +6645,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{78}
+	return file_domicile_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -6497,7 +6705,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6509,7 +6717,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6522,7 +6730,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{79}
+	return file_domicile_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -6580,13 +6788,14 @@ type TenantInfo struct {
 	Buckets       uint32                 `protobuf:"varint,2,opt,name=buckets,proto3" json:"buckets,omitempty"`
 	Hash          uint32                 `protobuf:"varint,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	Home          *string                `protobuf:"bytes,4,opt,name=home,proto3,oneof" json:"home,omitempty"`
+	Id            uint64                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6598,7 +6807,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6611,7 +6820,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{80}
+	return file_domicile_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -6642,6 +6851,13 @@ func (x *TenantInfo) GetHome() string {
 	return ""
 }
 
+func (x *TenantInfo) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -6661,7 +6877,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6673,7 +6889,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6686,7 +6902,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{81}
+	return file_domicile_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -6829,7 +7045,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6841,7 +7057,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6854,7 +7070,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{82}
+	return file_domicile_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -6876,7 +7092,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6888,7 +7104,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6901,7 +7117,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{83}
+	return file_domicile_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -6941,7 +7157,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6953,7 +7169,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6966,7 +7182,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{84}
+	return file_domicile_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -6985,7 +7201,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +7213,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +7226,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{85}
+	return file_domicile_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -7031,7 +7247,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7043,7 +7259,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7056,7 +7272,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{86}
+	return file_domicile_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -7091,7 +7307,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7103,7 +7319,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7116,7 +7332,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{87}
+	return file_domicile_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -7150,7 +7366,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7378,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7391,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{88}
+	return file_domicile_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -7209,7 +7425,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7221,7 +7437,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7234,7 +7450,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{89}
+	return file_domicile_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -7342,7 +7558,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\xdb\x15\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\x97\x16\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -7408,7 +7624,9 @@ const file_domicile_proto_rawDesc = "" +
 	"giveRegion\x12=\n" +
 	"\fstage_region\x189 \x01(\v2\x18.domicile.v1.StageRegionH\x00R\vstageRegion\x12@\n" +
 	"\rarrive_region\x18: \x01(\v2\x19.domicile.v1.ArriveRegionH\x00R\farriveRegion\x12=\n" +
-	"\fclose_intake\x18; \x01(\v2\x18.domicile.v1.CloseIntakeH\x00R\vcloseIntakeB\t\n" +
+	"\fclose_intake\x18; \x01(\v2\x18.domicile.v1.CloseIntakeH\x00R\vcloseIntake\x12:\n" +
+	"\vsettle_task\x18< \x01(\v2\x17.domicile.v1.SettleTaskH\x00R\n" +
+	"settleTaskB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -7533,28 +7751,43 @@ const file_domicile_proto_rawDesc = "" +
 	"\achanges\x18\x01 \x03(\v2\x17.domicile.v1.CopyChangeR\achanges\":\n" +
 	"\n" +
 	"DropCopies\x12,\n" +
-	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\";\n" +
+	"\x06copies\x18\x01 \x03(\v2\x14.domicile.v1.CopyRefR\x06copies\"S\n" +
 	"\tForgoNode\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"q\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\"q\n" +
 	"\tTakenUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
 	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\x9c\x01\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xca\x01\n" +
 	"\bTakeOver\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x12\n" +
 	"\x04upto\x18\x03 \x01(\tR\x04upto\x12,\n" +
 	"\x05units\x18\x04 \x03(\v2\x16.domicile.v1.TakenUnitR\x05units\x12\x1c\n" +
-	"\telsewhere\x18\x05 \x03(\tR\telsewhere\"-\n" +
+	"\telsewhere\x18\x05 \x03(\tR\telsewhere\x12,\n" +
+	"\x05homes\x18\x06 \x03(\v2\x16.domicile.v1.TakenHomeR\x05homes\"\x89\x01\n" +
+	"\tTakenHome\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04home\x18\x03 \x01(\tR\x04home\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
+	"\x06others\x18\x05 \x03(\tR\x06others\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"-\n" +
 	"\aNodeRef\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\x04R\x02id\"U\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\"o\n" +
 	"\vEndRecovery\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12*\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\"\xb3\x01\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x14.domicile.v1.NodeRefR\x05nodes\x12\x18\n" +
+	"\aregions\x18\x03 \x03(\tR\aregions\"L\n" +
+	"\n" +
+	"SettleTask\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x12\n" +
+	"\x04here\x18\x03 \x01(\bR\x04here\"\xb3\x01\n" +
 	"\tBeginMove\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1b\n" +
@@ -7685,7 +7918,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
 	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xd5\x02\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xb3\x03\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x14\n" +
@@ -7702,7 +7935,10 @@ const file_domicile_proto_rawDesc = "" +
 	"\n" +
 	"lost_units\x18\v \x03(\v2\x14.domicile.v1.UnitRefR\tlostUnits\x12\x14\n" +
 	"\x05ended\x18\f \x01(\x03R\x05ended\x12\x19\n" +
-	"\bended_in\x18\r \x01(\x04R\aendedIn\"S\n" +
+	"\bended_in\x18\r \x01(\x04R\aendedIn\x12.\n" +
+	"\x13written_off_regions\x18\x0e \x03(\tR\x11writtenOffRegions\x12\x18\n" +
+	"\arehomed\x18\x0f \x01(\x04R\arehomed\x12\x12\n" +
+	"\x04gone\x18\x10 \x01(\x04R\x04gone\"S\n" +
 	"\x05Scope\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
@@ -7889,13 +8125,14 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12)\n" +
 	"\x06copies\x18\x06 \x03(\v2\x11.domicile.v1.CopyR\x06copies\x12\x1c\n" +
-	"\tpromoting\x18\a \x01(\bR\tpromoting\"p\n" +
+	"\tpromoting\x18\a \x01(\bR\tpromoting\"\x80\x01\n" +
 	"\n" +
 	"TenantInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\abuckets\x18\x02 \x01(\rR\abuckets\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\rR\x04hash\x12\x17\n" +
-	"\x04home\x18\x04 \x01(\tH\x00R\x04home\x88\x01\x01B\a\n" +
+	"\x04home\x18\x04 \x01(\tH\x00R\x04home\x88\x01\x01\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x04R\x02idB\a\n" +
 	"\x05_home\"\xd0\x02\n" +
 	"\x05Event\x12+\n" +
 	"\x04node\x18\x01 \x01(\v2\x15.domicile.v1.NodeInfoH\x00R\x04node\x12\x1d\n" +
@@ -7952,7 +8189,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -7987,63 +8224,65 @@ var file_domicile_proto_goTypes = []any{
 	(*ForgoNode)(nil),        // 30: domicile.v1.ForgoNode
 	(*TakenUnit)(nil),        // 31: domicile.v1.TakenUnit
 	(*TakeOver)(nil),         // 32: domicile.v1.TakeOver
-	(*NodeRef)(nil),          // 33: domicile.v1.NodeRef
-	(*EndRecovery)(nil),      // 34: domicile.v1.EndRecovery
-	(*BeginMove)(nil),        // 35: domicile.v1.BeginMove
-	(*CancelMove)(nil),       // 36: domicile.v1.CancelMove
-	(*BeginRebalance)(nil),   // 37: domicile.v1.BeginRebalance
-	(*SetDrain)(nil),         // 38: domicile.v1.SetDrain
-	(*SetReader)(nil),        // 39: domicile.v1.SetReader
-	(*PlaceReaders)(nil),     // 40: domicile.v1.PlaceReaders
-	(*Origin)(nil),           // 41: domicile.v1.Origin
-	(*Foreign)(nil),          // 42: domicile.v1.Foreign
-	(*BindGlobal)(nil),       // 43: domicile.v1.BindGlobal
-	(*BeginTask)(nil),        // 44: domicile.v1.BeginTask
-	(*TellTask)(nil),         // 45: domicile.v1.TellTask
-	(*ForgoTask)(nil),        // 46: domicile.v1.ForgoTask
-	(*BeginGive)(nil),        // 47: domicile.v1.BeginGive
-	(*GiveRegion)(nil),       // 48: domicile.v1.GiveRegion
-	(*Giver)(nil),            // 49: domicile.v1.Giver
-	(*StageRegion)(nil),      // 50: domicile.v1.StageRegion
-	(*ArriveRegion)(nil),     // 51: domicile.v1.ArriveRegion
-	(*CloseIntake)(nil),      // 52: domicile.v1.CloseIntake
-	(*Intake)(nil),           // 53: domicile.v1.Intake
-	(*BeginRelocation)(nil),  // 54: domicile.v1.BeginRelocation
-	(*Task)(nil),             // 55: domicile.v1.Task
-	(*AdoptUnit)(nil),        // 56: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 57: domicile.v1.Recovery
-	(*Scope)(nil),            // 58: domicile.v1.Scope
-	(*Settings)(nil),         // 59: domicile.v1.Settings
-	(*Member)(nil),           // 60: domicile.v1.Member
-	(*Usage)(nil),            // 61: domicile.v1.Usage
-	(*Drain)(nil),            // 62: domicile.v1.Drain
-	(*Node)(nil),             // 63: domicile.v1.Node
-	(*Quota)(nil),            // 64: domicile.v1.Quota
-	(*Tenant)(nil),           // 65: domicile.v1.Tenant
-	(*Copy)(nil),             // 66: domicile.v1.Copy
-	(*Placed)(nil),           // 67: domicile.v1.Placed
-	(*Region)(nil),           // 68: domicile.v1.Region
-	(*Target)(nil),           // 69: domicile.v1.Target
-	(*Job)(nil),              // 70: domicile.v1.Job
-	(*Detail)(nil),           // 71: domicile.v1.Detail
-	(*Refusal)(nil),          // 72: domicile.v1.Refusal
-	(*Result)(nil),           // 73: domicile.v1.Result
-	(*Request)(nil),          // 74: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 75: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 76: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 77: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 78: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 79: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 80: domicile.v1.TenantInfo
-	(*Event)(nil),            // 81: domicile.v1.Event
-	(*Events)(nil),           // 82: domicile.v1.Events
-	(*Hello)(nil),            // 83: domicile.v1.Hello
-	(*Begin)(nil),            // 84: domicile.v1.Begin
-	(*Chunk)(nil),            // 85: domicile.v1.Chunk
-	(*End)(nil),              // 86: domicile.v1.End
-	(*Delta)(nil),            // 87: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 88: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 89: domicile.v1.Frame
+	(*TakenHome)(nil),        // 33: domicile.v1.TakenHome
+	(*NodeRef)(nil),          // 34: domicile.v1.NodeRef
+	(*EndRecovery)(nil),      // 35: domicile.v1.EndRecovery
+	(*SettleTask)(nil),       // 36: domicile.v1.SettleTask
+	(*BeginMove)(nil),        // 37: domicile.v1.BeginMove
+	(*CancelMove)(nil),       // 38: domicile.v1.CancelMove
+	(*BeginRebalance)(nil),   // 39: domicile.v1.BeginRebalance
+	(*SetDrain)(nil),         // 40: domicile.v1.SetDrain
+	(*SetReader)(nil),        // 41: domicile.v1.SetReader
+	(*PlaceReaders)(nil),     // 42: domicile.v1.PlaceReaders
+	(*Origin)(nil),           // 43: domicile.v1.Origin
+	(*Foreign)(nil),          // 44: domicile.v1.Foreign
+	(*BindGlobal)(nil),       // 45: domicile.v1.BindGlobal
+	(*BeginTask)(nil),        // 46: domicile.v1.BeginTask
+	(*TellTask)(nil),         // 47: domicile.v1.TellTask
+	(*ForgoTask)(nil),        // 48: domicile.v1.ForgoTask
+	(*BeginGive)(nil),        // 49: domicile.v1.BeginGive
+	(*GiveRegion)(nil),       // 50: domicile.v1.GiveRegion
+	(*Giver)(nil),            // 51: domicile.v1.Giver
+	(*StageRegion)(nil),      // 52: domicile.v1.StageRegion
+	(*ArriveRegion)(nil),     // 53: domicile.v1.ArriveRegion
+	(*CloseIntake)(nil),      // 54: domicile.v1.CloseIntake
+	(*Intake)(nil),           // 55: domicile.v1.Intake
+	(*BeginRelocation)(nil),  // 56: domicile.v1.BeginRelocation
+	(*Task)(nil),             // 57: domicile.v1.Task
+	(*AdoptUnit)(nil),        // 58: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 59: domicile.v1.Recovery
+	(*Scope)(nil),            // 60: domicile.v1.Scope
+	(*Settings)(nil),         // 61: domicile.v1.Settings
+	(*Member)(nil),           // 62: domicile.v1.Member
+	(*Usage)(nil),            // 63: domicile.v1.Usage
+	(*Drain)(nil),            // 64: domicile.v1.Drain
+	(*Node)(nil),             // 65: domicile.v1.Node
+	(*Quota)(nil),            // 66: domicile.v1.Quota
+	(*Tenant)(nil),           // 67: domicile.v1.Tenant
+	(*Copy)(nil),             // 68: domicile.v1.Copy
+	(*Placed)(nil),           // 69: domicile.v1.Placed
+	(*Region)(nil),           // 70: domicile.v1.Region
+	(*Target)(nil),           // 71: domicile.v1.Target
+	(*Job)(nil),              // 72: domicile.v1.Job
+	(*Detail)(nil),           // 73: domicile.v1.Detail
+	(*Refusal)(nil),          // 74: domicile.v1.Refusal
+	(*Result)(nil),           // 75: domicile.v1.Result
+	(*Request)(nil),          // 76: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 77: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 78: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 79: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 80: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 81: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 82: domicile.v1.TenantInfo
+	(*Event)(nil),            // 83: domicile.v1.Event
+	(*Events)(nil),           // 84: domicile.v1.Events
+	(*Hello)(nil),            // 85: domicile.v1.Hello
+	(*Begin)(nil),            // 86: domicile.v1.Begin
+	(*Chunk)(nil),            // 87: domicile.v1.Chunk
+	(*End)(nil),              // 88: domicile.v1.End
+	(*Delta)(nil),            // 89: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 90: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 91: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,   // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -8072,109 +8311,111 @@ var file_domicile_proto_depIdxs = []int32{
 	29,  // 23: domicile.v1.Entry.drop_copies:type_name -> domicile.v1.DropCopies
 	30,  // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32,  // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
-	34,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	56,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
-	35,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
-	36,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
-	37,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
-	38,  // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
-	39,  // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
-	40,  // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
-	43,  // 34: domicile.v1.Entry.bind_global:type_name -> domicile.v1.BindGlobal
-	44,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
-	45,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
-	46,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
-	54,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
-	47,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
-	48,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
-	50,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
-	51,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
-	52,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
-	58,  // 44: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	59,  // 45: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	59,  // 46: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	60,  // 47: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,   // 48: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	72,  // 49: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	68,  // 50: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20,  // 51: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16,  // 52: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20,  // 53: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16,  // 54: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16,  // 55: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25,  // 56: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27,  // 57: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25,  // 58: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31,  // 59: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33,  // 60: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	69,  // 61: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
-	16,  // 62: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
-	41,  // 63: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
-	64,  // 64: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
-	42,  // 65: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
-	41,  // 66: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
-	42,  // 67: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
-	41,  // 68: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
-	49,  // 69: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
-	63,  // 70: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
-	65,  // 71: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
-	49,  // 72: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
-	49,  // 73: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
-	49,  // 74: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
-	33,  // 75: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
-	72,  // 76: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
-	16,  // 77: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	61,  // 78: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	62,  // 79: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	64,  // 80: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	67,  // 81: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	66,  // 82: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	72,  // 83: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	69,  // 84: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	42,  // 85: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
-	64,  // 86: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
-	71,  // 87: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	72,  // 88: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	63,  // 89: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	65,  // 90: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	67,  // 91: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20,  // 92: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25,  // 93: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	55,  // 94: domicile.v1.Result.task:type_name -> domicile.v1.Task
-	73,  // 95: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	58,  // 96: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	59,  // 97: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	57,  // 98: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	41,  // 99: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
-	60,  // 100: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	68,  // 101: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	63,  // 102: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	65,  // 103: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	67,  // 104: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	70,  // 105: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	74,  // 106: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	55,  // 107: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
-	53,  // 108: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
-	63,  // 109: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
-	65,  // 110: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
-	66,  // 111: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	78,  // 112: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	79,  // 113: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	80,  // 114: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	68,  // 115: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	81,  // 116: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	81,  // 117: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	83,  // 118: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	84,  // 119: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	85,  // 120: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	86,  // 121: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	87,  // 122: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	88,  // 123: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	124, // [124:124] is the sub-list for method output_type
-	124, // [124:124] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	35,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
+	58,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	37,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
+	38,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
+	39,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
+	40,  // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
+	41,  // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
+	42,  // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
+	45,  // 34: domicile.v1.Entry.bind_global:type_name -> domicile.v1.BindGlobal
+	46,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
+	47,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
+	48,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
+	56,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
+	49,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
+	50,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
+	52,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
+	53,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
+	54,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
+	36,  // 44: domicile.v1.Entry.settle_task:type_name -> domicile.v1.SettleTask
+	60,  // 45: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	61,  // 46: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	61,  // 47: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	62,  // 48: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,   // 49: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	74,  // 50: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	70,  // 51: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20,  // 52: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16,  // 53: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20,  // 54: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16,  // 55: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16,  // 56: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25,  // 57: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27,  // 58: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25,  // 59: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31,  // 60: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33,  // 61: domicile.v1.TakeOver.homes:type_name -> domicile.v1.TakenHome
+	34,  // 62: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	71,  // 63: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16,  // 64: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
+	43,  // 65: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
+	66,  // 66: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
+	44,  // 67: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
+	43,  // 68: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
+	44,  // 69: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
+	43,  // 70: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
+	51,  // 71: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
+	65,  // 72: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
+	67,  // 73: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
+	51,  // 74: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
+	51,  // 75: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
+	51,  // 76: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
+	34,  // 77: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
+	74,  // 78: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
+	16,  // 79: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	63,  // 80: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	64,  // 81: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	66,  // 82: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	69,  // 83: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	68,  // 84: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	74,  // 85: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	71,  // 86: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	44,  // 87: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
+	66,  // 88: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
+	73,  // 89: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	74,  // 90: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	65,  // 91: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	67,  // 92: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	69,  // 93: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20,  // 94: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25,  // 95: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	57,  // 96: domicile.v1.Result.task:type_name -> domicile.v1.Task
+	75,  // 97: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	60,  // 98: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	61,  // 99: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	59,  // 100: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	43,  // 101: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
+	62,  // 102: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	70,  // 103: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	65,  // 104: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	67,  // 105: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	69,  // 106: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	72,  // 107: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	76,  // 108: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	57,  // 109: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
+	55,  // 110: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
+	65,  // 111: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
+	67,  // 112: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
+	68,  // 113: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	80,  // 114: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	81,  // 115: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	82,  // 116: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	70,  // 117: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	83,  // 118: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	83,  // 119: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	85,  // 120: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	86,  // 121: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	87,  // 122: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	88,  // 123: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	89,  // 124: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	90,  // 125: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	126, // [126:126] is the sub-list for method output_type
+	126, // [126:126] is the sub-list for method input_type
+	126, // [126:126] is the sub-list for extension type_name
+	126, // [126:126] is the sub-list for extension extendee
+	0,   // [0:126] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -8227,16 +8468,17 @@ func file_domicile_proto_init() {
 		(*Entry_StageRegion)(nil),
 		(*Entry_ArriveRegion)(nil),
 		(*Entry_CloseIntake)(nil),
+		(*Entry_SettleTask)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[35].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[44].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[54].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[59].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[65].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[80].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[81].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[37].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[46].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[56].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[61].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[67].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[82].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[83].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -8246,7 +8488,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[89].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[91].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -8260,7 +8502,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   90,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,264 @@
+package loops
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"domicile/fsm"
+)
+
+// While the global directory is being recovered, each recorded region that keeps its own
+// is read, too: its group takes nothing of an older history from then on, and tells which
+// tenants it has. Where a tenant lives follows from that, and from what this directory's
+// own nodes hold, alone.
+
+// RegionCall is a reading of a region's directory, for a recovery of the global one.
+type RegionCall struct {
+	Recovery fsm.Revision
+	Region   fsm.RegionName
+}
+
+// RegionAnswer is what came of it: Done with Claims, or an outcome as of a TaskAnswer.
+type RegionAnswer struct {
+	Outcome Outcome
+	Refusal *fsm.Refusal
+	Heard   uint64 // newer history of the global directory that the region refused ours for, or 0
+	Claims  []fsm.Claim
+}
+
+// regionReading is what is known of a region.
+type regionReading struct {
+	record  *fsm.Region // where its routers change it is read anew
+	running bool
+	next    fsm.Millis // not asked before
+	heard   uint64
+	read    bool
+	claims  []fsm.Claim
+	problem string
+}
+
+// BeginRegion notes that a reading of a region is under way.
+func (m *Memory) BeginRegion(c RegionCall) {
+	if k := m.regionReading(c); k != nil {
+		k.running = true
+	}
+}
+
+// EndRegion notes what came of it.
+func (m *Memory) EndRegion(c RegionCall, a RegionAnswer, now fsm.Millis) {
+	k := m.regionReading(c)
+	if k == nil {
+		return
+	}
+	k.running, k.next, k.problem = false, now+ReadAgain, ""
+	k.heard = max(k.heard, a.Heard)
+	switch {
+	case a.Outcome == Done:
+		k.read, k.claims = true, a.Claims
+		m.recovery.homes, m.recovery.decided = nil, false
+	case a.Refusal != nil:
+		k.problem = a.Refusal.Text
+	default:
+		k.problem = "it was not read"
+	}
+}
+
+func (m *Memory) regionReading(c RegionCall) *regionReading {
+	if m.recovery == nil || m.recovery.id != c.Recovery {
+		return nil
+	}
+	return m.recovery.regions[c.Region]
+}
+
+// readRegions reads every region, and reports whether all are read.
+func (p *planner) readRegions(r *fsm.Recovery, m *recoveryMemory) bool {
+	all := true
+	for g := range p.s.RegionsToRead() {
+		k := m.regions[g.Name]
+		if k == nil || !slices.Equal(k.record.Routers, g.Routers) {
+			k = &regionReading{record: g}
+			m.regions[g.Name], m.decided = k, false
+		}
+		switch {
+		case r.WithoutRegion(g.Name), k.read:
+			continue
+		case !k.running && p.now >= k.next:
+			p.plan.Regions = append(p.plan.Regions, RegionCall{Recovery: r.ID, Region: g.Name})
+		}
+		all = false
+	}
+	return all
+}
+
+// readOf names the regions that were read.
+func (m *recoveryMemory) readOf(s *fsm.State, r *fsm.Recovery) (read []fsm.RegionName) {
+	for g := range s.RegionsToRead() {
+		if k := m.regions[g.Name]; k != nil && k.read && !r.WithoutRegion(g.Name) {
+			read = append(read, g.Name)
+		}
+	}
+	return read
+}
+
+// claimed is a claim with the region that makes it.
+type claimed struct {
+	fsm.Claim
+	by fsm.RegionName
+}
+
+// decide finds out where every tenant lives that a region has, or that the directory has
+// with a home.
+func (m *recoveryMemory) decide(s *fsm.State, r *fsm.Recovery) {
+	m.homes, m.decided = nil, true
+	of := make(map[fsm.TenantName]map[fsm.UnitID][]claimed)
+	for g := range s.RegionsToRead() {
+		k := m.regions[g.Name]
+		if k == nil || !k.read || r.WithoutRegion(g.Name) {
+			continue
+		}
+		for _, c := range k.claims {
+			if of[c.Tenant] == nil {
+				of[c.Tenant] = make(map[fsm.UnitID][]claimed)
+			}
+			of[c.Tenant][c.ID] = append(of[c.Tenant][c.ID], claimed{c, g.Name})
+		}
+	}
+	for t := range s.Tenants("", "") {
+		if t.HasHome && of[t.Name] == nil {
+			of[t.Name] = nil
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if h := m.homeOf(s, r, name, of[name]); h != nil {
+			m.homes = append(m.homes, *h)
+		}
+	}
+}
+
+// homeOf decides where a tenant lives; nil: where the directory has it. Of two of one name
+// the newer is the one that was made later: ids are the global directory's revisions.
+func (m *recoveryMemory) homeOf(s *fsm.State, r *fsm.Recovery, name fsm.TenantName, claims map[fsm.UnitID][]claimed) *fsm.TakenHome {
+	newest, stays := fsm.TakenHome{Tenant: name}, false
+	t, known := s.Tenant(name)
+	u, held := s.Placed(fsm.UnitName(name))
+	consider := func(id fsm.UnitID, h *fsm.TakenHome, here bool) {
+		if id > newest.ID && (h != nil || here) {
+			newest, stays = fsm.TakenHome{Tenant: name, ID: id}, here
+			if h != nil {
+				newest.Home, newest.Node, newest.Others, newest.Epoch = h.Home, h.Node, h.Others, h.Epoch
+			}
+		}
+	}
+	own := fsm.UnitID(0) // that the directory has
+	switch {
+	case known && t.HasHome:
+		own = t.Claim
+		h := m.rehomed(r, t, u, claims[own])
+		consider(own, h, h == nil && r.WithoutRegion(t.Home))
+	case held:
+		own = u.ID
+		if u.State != fsm.UnitDeleting {
+			h := m.away(u, r, claims[own])
+			consider(own, h, h == nil)
+		} else {
+			own = 0
+		}
+	}
+	for id, of := range claims {
+		if id != own {
+			h, _ := among(r, of)
+			consider(id, h, false)
+		}
+	}
+	if stays || newest.ID == 0 && !(known && t.HasHome) {
+		return nil
+	}
+	return &newest
+}
+
+// away says in which region a tenant of this directory's own nodes lives by now, nil for
+// none. Where both have it, it has come to the one later whose epochs are of a later
+// generation; of the same, its region was handed over since.
+func (m *recoveryMemory) away(u *fsm.Placed, r *fsm.Recovery, of []claimed) *fsm.TakenHome {
+	here := fsm.Generation(u.Epoch)
+	if b := m.found[ref(u)]; b != nil && b.best != nil {
+		here = max(here, fsm.Generation(b.best.Epoch))
+	}
+	if h, generation := among(r, of); h != nil && h.Epoch != 0 && generation >= here {
+		return h
+	}
+	return nil
+}
+
+// rehomed says where a tenant lives that the directory has with a home, nil where nobody
+// tells: a region, or this directory's own nodes, where what they hold is of after it left
+// them (u, which the directory knows of still, or nil).
+func (m *recoveryMemory) rehomed(r *fsm.Recovery, t *fsm.Tenant, u *fsm.Placed, of []claimed) *fsm.TakenHome {
+	h, generation := among(r, of)
+	b := m.found[fsm.UnitRef{Unit: fsm.UnitName(t.Name), ID: t.Claim}]
+	if b == nil || b.best == nil || u != nil && fsm.Generation(b.best.Epoch) <= fsm.Generation(u.Epoch) {
+		return h
+	}
+	switch {
+	case h != nil && h.Epoch != 0 && generation >= fsm.Generation(b.best.Epoch):
+		return h
+	case h == nil && r.WithoutRegion(t.Home) && !b.best.Written: // left over, as far as anybody can tell
+		return nil
+	}
+	return &fsm.TakenHome{ID: t.Claim, Node: b.on, Others: slices.Sorted(slices.Values(b.others)), Epoch: b.epoch}
+}
+
+// among says which region has a tenant, by what the regions claim of it: the one that it
+// came to last. One that was never told that it has arrived has it only where its source
+// was told that it has left: the entry between the two was there. Where the only region
+// that can have it was written off, that is its home, with Epoch 0.
+func among(r *fsm.Recovery, of []claimed) (home *fsm.TakenHome, generation uint64) {
+	var best *claimed
+	rank := func(c *claimed) uint64 { return 2*fsm.Generation(c.Epoch) + uint64(number(c.How == fsm.ClaimOwn)) }
+	for i := range of {
+		c := &of[i]
+		has := c.How == fsm.ClaimOwn || c.How == fsm.ClaimSent || c.How == fsm.ClaimReceiving && flipped(of, c.Job)
+		if has && (best == nil || cmp.Or(cmp.Compare(rank(c), rank(best)), cmp.Compare(c.Job, best.Job)) > 0) {
+			best = c
+		}
+	}
+	if best != nil {
+		return &fsm.TakenHome{ID: best.ID, Home: best.by, Epoch: best.Epoch}, fsm.Generation(best.Epoch)
+	}
+	for i := range of {
+		if c := &of[i]; r.WithoutRegion(c.Other) {
+			return &fsm.TakenHome{ID: c.ID, Home: c.Other}, 0
+		}
+	}
+	return nil, 0
+}
+
+// flipped reports whether the move of a job has changed its tenant's home.
+func flipped(of []claimed, job fsm.JobID) bool {
+	return slices.ContainsFunc(of, func(c claimed) bool { return c.How == fsm.ClaimDeparted && c.Job == job })
+}
+
+// RecoveryRegion tells how far the recovery is with a region.
+type RecoveryRegion struct {
+	Region  fsm.RegionName
+	State   RecoveryState // ToBeRead, NodeWasRead or WrittenOff
+	Tenants int           // that it has
+	Problem string        // why it was not read
+}
+
+func (m *recoveryMemory) showRegions(s *fsm.State, r *fsm.Recovery) (all []RecoveryRegion) {
+	for g := range s.RegionsToRead() {
+		one := RecoveryRegion{Region: g.Name, State: ToBeRead}
+		if k := m.regions[g.Name]; k != nil {
+			if one.Problem = k.problem; k.read {
+				one.State, one.Tenants = NodeWasRead, len(k.claims)
+			}
+		}
+		if r.WithoutRegion(g.Name) {
+			one = RecoveryRegion{Region: g.Name, State: WrittenOff}
+		}
+		all = append(all, one)
+	}
+	return all
+}
