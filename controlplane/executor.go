@@ -42,6 +42,8 @@ type executor struct {
 	homes func(sofar time.Duration) *loops.Homes
 	// given tells it in a term what it waits for of the other groups.
 	given func(term uint64) loops.Given
+	// names is what a region's group knows of the global directory; nil: nothing.
+	names func() *loops.Names
 	// numbers counts the calls that change nodes. It goes on over terms, and so
 	// counts up in each.
 	numbers atomic.Uint64
@@ -163,6 +165,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 	if state.Recovering() {
 		s.news.Homes, s.news.Given = s.homes(time.Since(s.began)), s.given(s.term)
 	}
+	s.news.Names = s.names()
 	plan := loops.Next(state, s.memory, &s.news, now)
 	for _, a := range plan.Calls {
 		s.memory.Begin(a)

@@ -50,7 +50,8 @@ func (s *Server) keepOrphans(ctx context.Context, _ uint64) error {
 		case <-tick.C:
 		}
 		d := s.globalCopy()
-		if d == nil || s.global.Age() > freshFor || s.group.State().Recovering() {
+		up, _ := s.group.State().Upstream()
+		if d == nil || d.Position().History != up.History || s.global.Age() > freshFor || s.group.State().Recovering() {
 			continue // what it does not tell of may be there
 		}
 		for _, o := range s.orphans.pass(compareHomes(s.group.State(), d, s.config.Region)) {
@@ -83,7 +84,7 @@ func compareHomes(state *fsm.State, d *global.Directory, own fsm.RegionName) map
 		switch region := where.Region; {
 		case !known:
 			add(proto.OrphanedTenant{Tenant: t.Name, ID: p.ID, Kind: proto.OrphanUnknown})
-		case !where.Home || region != own:
+		case !where.Home || region != own || where.ID != 0 && where.ID != p.ID:
 			add(proto.OrphanedTenant{Tenant: t.Name, ID: p.ID, Kind: proto.OrphanElsewhere, Home: &region})
 		}
 	}

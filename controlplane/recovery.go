@@ -114,21 +114,44 @@ func (s *Server) tenantsElsewhere(sofar time.Duration) *loops.Homes {
 		return nil
 	}
 	d := s.globalCopy()
+	up, _ := s.group.State().Upstream()
 	switch {
 	case d == nil:
 		return &loops.Homes{Problem: "this server has no copy of the global directory, which says which tenants have moved to other regions: a server of --global has to be reached"}
 	case s.global.Age() > homesAge && sofar < homesWait:
 		return &loops.Homes{Problem: "the global directory, which says which tenants have moved to other regions, is asked for anew"}
 	}
-	return &loops.Homes{Elsewhere: func(t fsm.TenantName) bool {
+	current := s.global.Age() <= homesAge && d.Position().History >= up.History
+	return &loops.Homes{Elsewhere: func(t fsm.TenantName, id fsm.UnitID, held bool) bool {
 		where, known := d.Tenant(t)
-		return known && !(where.Home && where.Region == s.config.Region)
+		switch {
+		case !known: // deleted since; unless it was just made, and its name is not told of yet
+			task, made := s.group.State().Task(fsm.JobID(id))
+			return current && !(held && made && task.Kind == fsm.TaskCreate)
+		case where.Home && where.Region == s.config.Region:
+			return current && where.ID != 0 && where.ID != id // made again
+		}
+		return true
+	}}
+}
+
+// globalNames tells the executor of a region what its copy of the global directory says.
+func (s *Server) globalNames() *loops.Names {
+	d := s.globalCopy()
+	if d == nil {
+		return nil
+	}
+	asOf := s.now() - fsm.Millis(s.global.Age().Milliseconds()) - 1
+	return &loops.Names{History: d.Position().History, AsOf: asOf, Home: func(t fsm.TenantName, id fsm.UnitID) (here, known bool) {
+		where, known := d.Tenant(t)
+		known = known && (where.ID == 0 || where.ID == id)
+		return known && where.Home && where.Region == s.config.Region, known
 	}}
 }
 
 // mayAdopt says why a region does not take a tenant in that its nodes hold: names are the
 // global group's, and one of another home is written there.
-func (s *Server) mayAdopt(name fsm.TenantName) error {
+func (s *Server) mayAdopt(name fsm.TenantName, id fsm.UnitID) error {
 	if s.global == nil || len(s.config.Global) == 0 {
 		return nil
 	}
@@ -138,8 +161,11 @@ func (s *Server) mayAdopt(name fsm.TenantName) error {
 	}
 	where, known := d.Tenant(name)
 	switch {
-	case known && where.Home && where.Region == s.config.Region:
+	case known && where.Home && where.Region == s.config.Region && (where.ID == 0 || where.ID == id):
 		return nil
+	case known && where.Home && where.Region == s.config.Region:
+		return refusal(&fsm.Refusal{Code: fsm.CodeTenantExists, Fields: map[string]string{"tenant": string(name)},
+			Text: fmt.Sprintf("tenant %s has id %d by the global directory: under id %d it was deleted", name, where.ID, id)})
 	case known:
 		return refusal(&fsm.Refusal{Code: fsm.CodeRegionElsewhere, Fields: map[string]string{"tenant": string(name), "region": string(where.Region)},
 			Text: fmt.Sprintf("tenant %s lives in region %q by the global directory: what a node of this region holds is from before", name, where.Region)})
@@ -240,7 +266,7 @@ func (s *Server) adopt(w http.ResponseWriter, c *change) error {
 	ctx, cancel := context.WithTimeout(c.Context(), 2*orphansTimeout)
 	defer cancel()
 	if !c.replayed {
-		if err := s.mayAdopt(body.Tenant); err != nil {
+		if err := s.mayAdopt(body.Tenant, body.ID); err != nil {
 			return err
 		}
 		held, _ := s.heldByAll(ctx, s.group.State())

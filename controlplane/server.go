@@ -160,7 +160,7 @@ func (s *Server) openGroup() error {
 	s.keeper = lease.New(lease.Config{Group: s.group, Clock: c.Clock, DialTLS: c.DialTLS, Logger: c.Logger.Named("lease")})
 	s.jobs = &executor{group: s.group, keeper: s.keeper, nodes: s.nodes, logger: s.logger, clock: s.now, asked: s.asked,
 		changes: s.changes, known: s.known, events: s.events, meters: newFailoverMeters(), regions: s.askTask, census: s.readRegion, homes: s.tenantsElsewhere,
-		given: s.whatIsGiven}
+		names: s.globalNames, given: s.whatIsGiven}
 	s.group.OnLead("leases", s.keeper.Run)
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)

@@ -101,6 +101,8 @@ type Memory struct {
 	units unitMemory
 	moves map[fsm.JobID]*moveMemory
 	tasks map[TaskCall]*taskMemory
+	// outlived is when a task was first seen to have outlived its job.
+	outlived map[fsm.JobID]fsm.Millis
 	// carried is when the target of a move was seen to have got more from a node, or looked
 	// at first, by these two.
 	carried map[[2]fsm.NodeName]fsm.Millis
@@ -127,6 +129,7 @@ func NewMemory(since fsm.Revision) *Memory {
 		units:     newUnitMemory(),
 		moves:     make(map[fsm.JobID]*moveMemory),
 		tasks:     make(map[TaskCall]*taskMemory),
+		outlived:  make(map[fsm.JobID]fsm.Millis),
 		carried:   make(map[[2]fsm.NodeName]fsm.Millis),
 		nodes:     make(map[fsm.NodeName]*nodeMemory),
 		look:      true,
@@ -287,6 +290,11 @@ func (m *Memory) Forget(s *fsm.State, now fsm.Millis) {
 	for c, t := range m.tasks {
 		if !t.running && ended(s, c.Job) {
 			delete(m.tasks, c)
+		}
+	}
+	for job := range m.outlived {
+		if t, ok := s.Task(job); !ok || !s.Outlived(t) {
+			delete(m.outlived, job)
 		}
 	}
 	for n, l := range m.links {

@@ -22,6 +22,9 @@ type News struct {
 	// Homes is what a region's group that is being recovered knows of the global directory;
 	// nil in the global group.
 	Homes *Homes
+	// Names is what a region's group knows of the global directory, nil where it has no copy;
+	// and in the global group.
+	Names *Names
 	Given Given
 }
 
@@ -31,10 +34,21 @@ type News struct {
 type Given struct{ Here, Away string }
 
 // Homes tells which tenants a region does not keep any more. Its own directory, where that
-// is recovered, may be from before a tenant moved away.
+// is recovered, may be from before a tenant moved away, or was deleted.
 type Homes struct {
-	Problem   string // why that is not known yet, or ""
-	Elsewhere func(fsm.TenantName) bool
+	Problem string // why that is not known yet, or ""
+	// Elsewhere is asked of a tenant under the id that the region has it by; held says that
+	// one of its nodes holds something of it.
+	Elsewhere func(t fsm.TenantName, id fsm.UnitID, held bool) bool
+}
+
+// Names is what a region's copy of the global directory says.
+type Names struct {
+	History uint64
+	AsOf    fsm.Millis // when it was known to be the newest
+	// Home says whether a tenant has its home in this region, under that id, and whether it
+	// is there at all.
+	Home func(t fsm.TenantName, id fsm.UnitID) (here, known bool)
 }
 
 // NodeNews is what the keeper of leases knows of a node.

@@ -148,6 +148,7 @@ const (
 	MatterFlipAgain MatterKind = 12 // units that their node does not promote
 	MatterRecovery  MatterKind = 13
 	MatterMove      MatterKind = 14 // a move that a drain begins
+	MatterSettle    MatterKind = 16 // a task that has outlived its job, by the number of that
 	MatterReaders   MatterKind = 15 // read replicas that are missing, or where they should not be
 )
 
@@ -222,6 +223,7 @@ func Next(s *fsm.State, m *Memory, news *News, now fsm.Millis) Plan {
 	p.lookAtUnits()
 	p.jobs()
 	p.drains()
+	p.settleTasks()
 	return p.plan
 }
 

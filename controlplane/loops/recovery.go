@@ -320,7 +320,7 @@ func (m *recoveryMemory) takeOver(s *fsm.State, r *fsm.Recovery, homes *Homes) *
 		case home != nil:
 			cmd.Homes = append(cmd.Homes, *home)
 			size += fsm.MaxName*(3+len(home.Others)) + 24
-		case homes.away(s, name):
+		case m.awayFrom(s, homes, name):
 			cmd.Elsewhere = append(cmd.Elsewhere, name)
 			size += len(name)
 		default:
@@ -365,13 +365,14 @@ func (m *recoveryMemory) names(s *fsm.State, after fsm.TenantName) iter.Seq2[fsm
 	}
 }
 
-// away reports whether a tenant that the directory serves lives in another region.
-func (h *Homes) away(s *fsm.State, t fsm.TenantName) bool {
+// awayFrom reports whether a tenant that a region's directory serves lives elsewhere, or no
+// more.
+func (m *recoveryMemory) awayFrom(s *fsm.State, h *Homes, t fsm.TenantName) bool {
 	if h == nil {
 		return false
 	}
 	u, ok := s.Placed(fsm.UnitName(t))
-	return ok && (u.State == fsm.UnitActive || u.State == fsm.UnitMoving) && h.Elsewhere(t)
+	return ok && (u.State == fsm.UnitActive || u.State == fsm.UnitMoving) && h.Elsewhere(t, u.ID, m.found[ref(u)] != nil)
 }
 
 // takeTenant adds a tenant's units, and reports whether a create of it is found done.

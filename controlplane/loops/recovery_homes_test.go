@@ -48,7 +48,7 @@ func TestI1ARegionRecoversWithoutTenantsThatLiveElsewhere(t *testing.T) {
 		t.Errorf("it waits, and says %q", v.Problem)
 	}
 	s.wants(false, map[fsm.UnitName]string{"a": "n1 n2:syncing"})
-	s.news.Homes = &Homes{Elsewhere: func(t fsm.TenantName) bool { return t == "a" }}
+	s.news.Homes = &Homes{Elsewhere: func(t fsm.TenantName, _ fsm.UnitID, _ bool) bool { return t == "a" }}
 	s.run(40)
 	s.wants(true, map[fsm.UnitName]string{"a": "nowhere"})
 	if p, ok := s.state.Placed("b"); !ok || p.Epoch <= 3<<50|7 {
