@@ -87,8 +87,8 @@ func (s *Server) readRegion(ctx context.Context, c loops.RegionCall) loops.Regio
 			return *failed
 		}
 		for _, t := range page.Tenants {
-			if t.Tenant <= call.After || !fsm.ValidName(string(t.Tenant)) || t.ID == 0 {
-				return loops.RegionAnswer{Outcome: loops.Silent, Refusal: notReached(c.Region, "its answer is no list of tenants, each of which has an id")}
+			if t.Tenant <= call.After || !fsm.ValidName(string(t.Tenant)) || t.ID == 0 || !fsm.Claimed(t.How).Known() {
+				return loops.RegionAnswer{Outcome: loops.Silent, Refusal: notReached(c.Region, "its answer is no list of tenants, each with an id and how it is had, that this version knows")}
 			}
 			call.After = t.Tenant
 			all.Claims = append(all.Claims, fsm.Claim{Tenant: t.Tenant, ID: t.ID, How: fsm.Claimed(t.How), Epoch: t.Epoch, Job: t.Job, Other: t.Other})

@@ -42,7 +42,7 @@ func (s *shift) showRecovery(state *fsm.State, now fsm.Millis) {
 func (s *shift) recovered() {
 	state := s.group.State()
 	r := state.Recovery()
-	s.logger.Warn("the directory was recovered", "units", r.Units, "moved", r.Moved, "lost", r.Lost, "rehomed", r.Rehomed, "gone", r.Gone, "written_off", r.WrittenOff, "written_off_regions", r.WrittenOffRegions)
+	s.logger.Warn("the directory was recovered", "units", r.Units, "moved", r.Moved, "lost", r.Lost, "rehomed", r.Rehomed, "written_off", r.WrittenOff, "written_off_regions", r.WrittenOffRegions)
 	s.events.add(proto.Event{Event: proto.EventRecoveryEnded, Term: s.term, Revision: state.Revision()})
 }
 
@@ -68,7 +68,7 @@ func (s *Server) getRecovery(w http.ResponseWriter, r *http.Request, state *fsm.
 func describeRecovery(out *proto.Recovery, r *fsm.Recovery) {
 	out.Cause, out.Began, out.Ended, out.Raised = r.Cause.String(), int64(r.Began), int64(r.Ended), r.Raised
 	out.WrittenOff, out.Units, out.Moved, out.Lost = r.WrittenOff, r.Units, r.Moved, r.Lost
-	out.WrittenOffRegions, out.Rehomed, out.Gone = r.WrittenOffRegions, r.Rehomed, r.Gone
+	out.WrittenOffRegions, out.Rehomed = r.WrittenOffRegions, r.Rehomed
 	for _, u := range r.LostUnits {
 		tenant, _, _ := u.Unit.Split()
 		out.LostUnits = append(out.LostUnits, proto.LostUnit{Tenant: tenant, Unit: u.Unit, ID: u.ID})
@@ -120,9 +120,16 @@ func (s *Server) tenantsElsewhere(sofar time.Duration) *loops.Homes {
 		return &loops.Homes{Problem: "this server has no copy of the global directory, which says which tenants have moved to other regions: a server of --global has to be reached"}
 	case s.global.Age() > homesAge && sofar < homesWait:
 		return &loops.Homes{Problem: "the global directory, which says which tenants have moved to other regions, is asked for anew"}
+	case d.Position().History < up.History:
+		return &loops.Homes{Problem: "the global directory was recovered, and this server's copy is from before: what it says of where tenants live may be over. " +
+			"Where the global directory is being recovered at this time, and waits for this region, write this region off there"}
 	}
-	current := s.global.Age() <= homesAge && d.Position().History >= up.History
-	return &loops.Homes{Elsewhere: func(t fsm.TenantName, id fsm.UnitID, held bool) bool {
+	current := s.global.Age() <= homesAge
+	here := func(t fsm.TenantName, id fsm.UnitID) bool {
+		where, known := d.Tenant(t)
+		return current && known && where.Home && where.Region == s.config.Region && where.ID == id
+	}
+	return &loops.Homes{Here: here, Elsewhere: func(t fsm.TenantName, id fsm.UnitID, held bool) bool {
 		where, known := d.Tenant(t)
 		switch {
 		case !known: // deleted since; unless it was just made, and its name is not told of yet

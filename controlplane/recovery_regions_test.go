@@ -98,10 +98,10 @@ func TestI1ARestoredGlobalDirectoryGoesByWhatTheRegionsHave(t *testing.T) {
 
 	r.heal("tr")
 	g.until("is recovered", func() bool { return !recovery().Recovering })
-	if out := recovery(); out.Rehomed != 2 || out.Gone != 1 || out.History != 2 {
+	if out := recovery(); out.Rehomed != 2 || out.Lost != 1 || out.History != 2 {
 		t.Errorf("%+v", out)
 	}
-	for name, want := range map[fsm.TenantName]string{"stays": "us", "new": "tr", "again": "tr", "gone": ""} {
+	for name, want := range map[fsm.TenantName]string{"stays": "us", "new": "tr", "again": "tr", "gone": "us"} {
 		if home, _ := g.group.State().TenantRegion(name); string(home) != want {
 			t.Errorf("%s is of %q, want %q", name, home, want)
 		}
@@ -111,12 +111,17 @@ func TestI1ARestoredGlobalDirectoryGoesByWhatTheRegionsHave(t *testing.T) {
 	}
 	r.settled()
 	for _, s := range r.all() {
-		for name, want := range map[string]int{"stays": 200, "new": 200, "again": 200, "gone": 404} {
+		for name, want := range map[string]int{"stays": 200, "new": 200, "again": 200} {
 			if got := s.ask("GET", "/_shard/tenants/"+name, ""); got.status != want {
 				t.Errorf("%s of %s: %v", name, s.config.ID, got)
 			}
 		}
 	}
+	if out := recovery(); len(out.LostUnits) != 1 || out.LostUnits[0].Tenant != "gone" {
+		t.Errorf("lost are %v", out.LostUnits)
+	}
+	g.want(g.ask("PUT", "/_shard/tenants/gone", in("tr")), 409, fsm.CodeTenantExists)
+	g.want(g.ask("DELETE", "/_shard/tenants/gone", ""), 204, "")
 	g.want(g.ask("PUT", "/_shard/tenants/gone", in("tr")), 201, "")
 	g.want(g.ask("PUT", "/_shard/tenants/new", in("us")), 409, fsm.CodeTenantExists)
 }

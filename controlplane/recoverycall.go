@@ -75,5 +75,8 @@ func found(h *proto.HeldUnit) loops.Found {
 	if f.Follows {
 		f.From = h.From
 	}
+	if h.Destination != nil && !f.Written {
+		f.To = h.Destination.Addr
+	}
 	return f
 }

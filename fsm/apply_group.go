@@ -146,7 +146,7 @@ func (c *change) putRegion(cmd *PutRegion) Result {
 			", each once, as http:// or https:// and host:port", "region", string(name)))
 	}
 	before, known := c.regions.Get(name)
-	if !known || !slices.Equal(before.Routers, routers) {
+	if !known || !slices.Equal(before.Routers, routers) || c.Recovering() && c.recovery.WithoutRegion(name) {
 		r := &Region{Name: name, Routers: slices.Clone(routers)}
 		c.regions.Set(name, r)
 		c.readRegionAgain(name)

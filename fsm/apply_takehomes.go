@@ -129,10 +129,23 @@ func (c *change) takeHomes(r *Recovery, homes []TakenHome) {
 		case h.Node != "":
 			c.takeHere(r, h, e)
 		default:
-			r.Gone++
-			c.events = append(c.events, Event{TenantGone: h.Tenant})
-			c.goesOn(e, nil)
+			c.staysAway(r, e.tenant)
 		}
+	}
+}
+
+// staysAway leaves a tenant that no region tells of where this directory has it, and names
+// it to the operator: it was deleted since, or its region knows less than this directory.
+func (c *change) staysAway(r *Recovery, t *Tenant) {
+	if j := c.workOn(t.Name); j != nil && j.Kind == JobReceive {
+		c.forgoReceive(j, foundElsewhere(t.Name))
+	}
+	if _, given := c.staged.tenants.Get(t.Name); given || r.WithoutRegion(t.Home) {
+		return
+	}
+	r.Lost++
+	if len(r.LostUnits) < LostKept {
+		r.LostUnits = append(r.LostUnits, UnitRef{UnitName(t.Name), t.Claim})
 	}
 }
 
@@ -153,9 +166,9 @@ func (c *change) takeHome(r *Recovery, h *TakenHome, e *tenancy) {
 	c.events = append(c.events, Event{Tenant: t.info()})
 }
 
-// goesOn records a tenant as t, nil where it is gone, and has what this directory's nodes
-// hold of it go: by the job that is to remove it, or that brought it here. What no such
-// job is about is left to an operator, as what no entry knows of is.
+// goesOn records a tenant as t, and has what this directory's nodes hold of it go: by the
+// job that is to remove it, or that brought it here. What no such job is about is left to
+// an operator, as what no entry knows of is.
 func (c *change) goesOn(e *tenancy, t *Tenant) {
 	if e == nil {
 		c.putTenant(t, nil)
@@ -165,29 +178,23 @@ func (c *change) goesOn(e *tenancy, t *Tenant) {
 	if p != nil && p.served() {
 		c.events = append(c.events, Event{UnitGone: p.Unit})
 	}
-	removes := e.tenant.HasHome && j != nil && (t == nil || t.Claim == p.ID)
-	if !removes {
+	if removes := e.tenant.HasHome && j != nil && t.Claim == p.ID; !removes {
 		if j != nil {
 			c.endFor(j)
 		}
-		if t != nil {
-			c.putTenant(t, nil)
-		} else {
-			c.dropTenant(e.tenant.Name)
-		}
+		c.putTenant(t, nil)
 		return
-	}
-	if t == nil { // its name is free once nothing of it is left
-		own := *e.tenant
-		own.HasHome, own.Home, own.Claim = false, "", 0
-		t = &own
 	}
 	c.putTenant(t, p)
 	if j.Kind == JobDepart {
 		c.settleDeparted(j)
 	} else {
-		c.forgoReceive(j, refuse(CodeRecovering, "the tenant was found elsewhere in a recovery of the directory", "tenant", string(t.Name)))
+		c.forgoReceive(j, foundElsewhere(t.Name))
 	}
+}
+
+func foundElsewhere(t TenantName) *Refusal {
+	return refuse(CodeRecovering, "the tenant was found elsewhere in a recovery of the directory", "tenant", string(t))
 }
 
 // endFor ends a job, and the task that it is for, as a recovery has found out what came of

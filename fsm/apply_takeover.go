@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 )
@@ -30,8 +31,11 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 	for _, t := range tenants {
 		c.wasServed(t, taken)
 		for _, p := range slices.Collect(c.TenantUnits(t.Name)) {
-			if p.kept() || c.decides(p) {
-				flips = append(flips, c.take(&next, p, taken[p.ref()])...)
+			switch u := taken[p.ref()]; {
+			case p.kept() || c.decides(p):
+				flips = append(flips, c.take(&next, p, u)...)
+			case u != nil && c.mayHaveCome(p):
+				flips = append(flips, c.take(&next, c.comes(t.Name, p), u)...)
 			}
 		}
 		c.stays(t.Name)
@@ -91,6 +95,17 @@ func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Ten
 		if elsewhere {
 			ends++
 		}
+		for p := range c.TenantUnits(t.Name) {
+			u, ok := taken[p.ref()]
+			if !ok || !c.mayHaveCome(p) {
+				continue
+			}
+			named++
+			if r := c.mayTake(p, u); r != nil || u.Node == "" {
+				return nil, cmp.Or(r, refuse(CodeBadRequest, "what no node holds has not come", "tenant", string(t.Name)))
+			}
+			ends++
+		}
 	}
 	switch {
 	case gone != len(cmd.Elsewhere):
@@ -101,6 +116,30 @@ func (c *change) toTakeOver(cmd *TakeOver, taken map[UnitRef]*TakenUnit) ([]*Ten
 		return nil, refuse(CodeBadRequest, "more than one job is found done in one entry")
 	}
 	return tenants, nil
+}
+
+// mayHaveCome reports whether a recovery of a region's directory may find that a unit is
+// this region's by now, which was on its way here, or had been given up: by the global
+// directory its home is here. A TakeOver names it then, and the branch to go on with.
+func (c *change) mayHaveCome(p *Placed) bool {
+	return c.scope.Region != "" && (p.State == UnitReceiving || p.State == UnitSent)
+}
+
+// comes ends the work on such a unit as the global directory has ended it, and gives the
+// unit as it is taken over.
+func (c *change) comes(name TenantName, p *Placed) *Placed {
+	j := c.workOn(name)
+	switch {
+	case j == nil:
+	case j.Kind == JobReceive:
+		next := *j
+		next.Problem, next.Other = "", nil
+		c.endLocal(&next)
+	default:
+		c.endFor(j)
+	}
+	p, _ = c.Placed(p.Unit)
+	return p
 }
 
 // mayForget reports whether a recovery may find that a tenant lives in another region: it

@@ -30,6 +30,11 @@ const (
 	ClaimDeparted Claimed = "departed"
 )
 
+// Known reports whether this version knows of such a way.
+func (c Claimed) Known() bool {
+	return c == ClaimOwn || c == ClaimSent || c == ClaimReceiving || c == ClaimDeparted
+}
+
 // Generation counts, in the epoch of a unit, how often it has come to another directory.
 func Generation(epoch uint64) uint64 { return generation(epoch) }
 

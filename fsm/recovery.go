@@ -69,14 +69,15 @@ type Recovery struct {
 	Settled bool
 	// Units counts those that were taken over, Moved those of them whose newest
 	// branch was on another node than the directory said, and Lost those that no
-	// node holds; LostUnits names the first of these (LostKept).
+	// node holds, and tenants that the region which is their home does not tell of;
+	// LostUnits names the first of these (LostKept).
 	Units, Moved, Lost uint64
 	LostUnits          []UnitRef
 	// Rehomed counts the tenants that were found in another directory than this one said,
-	// or that it did not know; Gone those that it had with a home, where they are no more.
-	Rehomed, Gone uint64
-	Ended         Millis   // 0 while it runs
-	EndedIn       Revision // 0 while it runs
+	// or that it did not know.
+	Rehomed uint64
+	Ended   Millis   // 0 while it runs
+	EndedIn Revision // 0 while it runs
 }
 
 // LostKept is how many lost units a Recovery names.
@@ -154,7 +155,7 @@ func (s *State) Recover(cause RecoveryCause, history uint64, self Member, now Mi
 // decide on what nodes do, which is not known yet.
 func (c *change) allowed(cmd Command) bool {
 	switch cmd := cmd.(type) {
-	case *Bootstrap, *SetSettings, *PutMember, *DeleteMember, *PutNode, *RecordUsage, *NoteJob, *PutRegion, *DeleteRegion,
+	case *Bootstrap, *SetSettings, *PutMember, *DeleteMember, *PutNode, *RecordUsage, *NoteJob, *PutRegion,
 		*BindGlobal, *ForgoNode, *TakeOver, *EndRecovery, *ArriveRegion, *CloseIntake:
 		return true
 	case *StageRegion: // what was given before the recovery; nothing is given meanwhile

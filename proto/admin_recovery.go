@@ -21,12 +21,11 @@ type Recovery struct {
 	// Regions are read in a recovery of the global directory, as nodes are.
 	Regions []RecoveryRegion `json:"regions,omitempty"`
 	// Rehomed tenants were found in another directory than the global one said, or were not
-	// known to it; Gone ones were nowhere: their names are free.
+	// known to it.
 	Rehomed uint64 `json:"rehomed,omitempty"`
-	Gone    uint64 `json:"gone,omitempty"`
 	Units   uint64 `json:"units,omitempty"` // taken over
 	Moved   uint64 `json:"moved,omitempty"` // of those, found on another node than recorded
-	Lost    uint64 `json:"lost,omitempty"`  // of those, found nowhere; the first of them:
+	Lost    uint64 `json:"lost,omitempty"`  // of those, found nowhere, and tenants that their region does not tell of; the first of them:
 	// LostUnits are not written before the node that they are recorded on has them.
 	LostUnits []LostUnit `json:"lost_units,omitempty"`
 	// Orphans are units that nodes hold and the directory does not know; Damaged

@@ -102,7 +102,7 @@ func fromRecovery(r *fsm.Recovery) *pb.Recovery {
 		Id: uint64(r.ID), Cause: uint32(r.Cause), Began: int64(r.Began), Raised: r.Raised, WrittenOff: r.WrittenOff,
 		Taken: string(r.Taken), Settled: r.Settled, Units: r.Units, Moved: r.Moved, Lost: r.Lost,
 		LostUnits: list(r.LostUnits, fromUnitRef), Ended: int64(r.Ended), EndedIn: uint64(r.EndedIn),
-		WrittenOffRegions: names[string](r.WrittenOffRegions), Rehomed: r.Rehomed, Gone: r.Gone,
+		WrittenOffRegions: names[string](r.WrittenOffRegions), Rehomed: r.Rehomed,
 	}
 }
 
@@ -114,6 +114,6 @@ func toRecovery(m *pb.Recovery) *fsm.Recovery {
 		ID: fsm.Revision(m.Id), Cause: small[fsm.RecoveryCause](m.Cause), Began: fsm.Millis(m.Began), Raised: m.Raised,
 		WrittenOff: m.WrittenOff, Taken: fsm.TenantName(m.Taken), Settled: m.Settled, Units: m.Units, Moved: m.Moved, Lost: m.Lost,
 		LostUnits: list(m.LostUnits, toUnitRef), Ended: fsm.Millis(m.Ended), EndedIn: fsm.Revision(m.EndedIn),
-		WrittenOffRegions: names[fsm.RegionName](m.WrittenOffRegions), Rehomed: m.Rehomed, Gone: m.Gone,
+		WrittenOffRegions: names[fsm.RegionName](m.WrittenOffRegions), Rehomed: m.Rehomed,
 	}
 }

@@ -70,7 +70,7 @@ func commandsOfAGlobalRecovery(s *fsm.State) []fsm.Command {
 	for n := range s.Nodes() {
 		end.Nodes = append(end.Nodes, fsm.NodeRef{Node: n.Name, ID: n.ID})
 	}
-	return append(commands, end, &fsm.CreateTenant{Name: "hooli"})
+	return append(commands, end, &fsm.CreateTenant{Name: "hooli-2"})
 }
 
 // TestGoldenRecovery: the snapshot of a directory whose recovery has begun, and the log

@@ -114,8 +114,8 @@ func (recoveryShow) Run(a *admin) error {
 	if err == nil && len(r.WrittenOffRegions) > 0 {
 		err = a.say("regions written off: %v", r.WrittenOffRegions)
 	}
-	if err == nil && r.Rehomed+r.Gone > 0 {
-		err = a.say("by the word of the regions %d tenants live elsewhere than recorded, or were not known, and %d are gone", r.Rehomed, r.Gone)
+	if err == nil && r.Rehomed > 0 {
+		err = a.say("by the word of the regions %d tenants live elsewhere than recorded, or were not known", r.Rehomed)
 	}
 	if err == nil && len(r.Unread) > 0 {
 		err = a.say("not asked for what they hold, as they do not answer: %v", r.Unread)

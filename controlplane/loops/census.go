@@ -2,6 +2,7 @@ package loops
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -17,6 +18,7 @@ import (
 type RegionCall struct {
 	Recovery fsm.Revision
 	Region   fsm.RegionName
+	record   *fsm.Region // as its routers were when it was asked
 }
 
 // RegionAnswer is what came of it: Done with Claims, or an outcome as of a TaskAnswer.
@@ -68,7 +70,10 @@ func (m *Memory) regionReading(c RegionCall) *regionReading {
 	if m.recovery == nil || m.recovery.id != c.Recovery {
 		return nil
 	}
-	return m.recovery.regions[c.Region]
+	if k := m.recovery.regions[c.Region]; k != nil && k.record == c.record {
+		return k
+	}
+	return nil // other routers were asked than are recorded now
 }
 
 // readRegions reads every region, and reports whether all are read.
@@ -84,7 +89,7 @@ func (p *planner) readRegions(r *fsm.Recovery, m *recoveryMemory) bool {
 		case r.WithoutRegion(g.Name), k.read:
 			continue
 		case !k.running && p.now >= k.next:
-			p.plan.Regions = append(p.plan.Regions, RegionCall{Recovery: r.ID, Region: g.Name})
+			p.plan.Regions = append(p.plan.Regions, RegionCall{Recovery: r.ID, Region: g.Name, record: k.record})
 		}
 		all = false
 	}
@@ -137,7 +142,9 @@ func (m *recoveryMemory) decide(s *fsm.State, r *fsm.Recovery) {
 }
 
 // homeOf decides where a tenant lives; nil: where the directory has it. Of two of one name
-// the newer is the one that was made later: ids are the global directory's revisions.
+// the newer is the one that was made later: ids are the global directory's revisions. One of
+// which nobody tells stays in the region that the directory says, and is said to (a
+// TakenHome that names no place): its region may know less than this directory.
 func (m *recoveryMemory) homeOf(s *fsm.State, r *fsm.Recovery, name fsm.TenantName, claims map[fsm.UnitID][]claimed) *fsm.TakenHome {
 	newest, stays := fsm.TakenHome{Tenant: name}, false
 	t, known := s.Tenant(name)
@@ -154,8 +161,8 @@ func (m *recoveryMemory) homeOf(s *fsm.State, r *fsm.Recovery, name fsm.TenantNa
 	switch {
 	case known && t.HasHome:
 		own = t.Claim
-		h := m.rehomed(r, t, u, claims[own])
-		consider(own, h, h == nil && r.WithoutRegion(t.Home))
+		h := m.rehomed(s, r, t, u, claims[own])
+		consider(own, h, h == nil)
 	case held:
 		own = u.ID
 		if u.State != fsm.UnitDeleting {
@@ -171,7 +178,10 @@ func (m *recoveryMemory) homeOf(s *fsm.State, r *fsm.Recovery, name fsm.TenantNa
 			consider(id, h, false)
 		}
 	}
-	if stays || newest.ID == 0 && !(known && t.HasHome) {
+	switch {
+	case stays && known && t.HasHome:
+		return &fsm.TakenHome{Tenant: name}
+	case stays || newest.ID == 0:
 		return nil
 	}
 	return &newest
@@ -194,19 +204,70 @@ func (m *recoveryMemory) away(u *fsm.Placed, r *fsm.Recovery, of []claimed) *fsm
 // rehomed says where a tenant lives that the directory has with a home, nil where nobody
 // tells: a region, or this directory's own nodes, where what they hold is of after it left
 // them (u, which the directory knows of still, or nil).
-func (m *recoveryMemory) rehomed(r *fsm.Recovery, t *fsm.Tenant, u *fsm.Placed, of []claimed) *fsm.TakenHome {
+func (m *recoveryMemory) rehomed(s *fsm.State, r *fsm.Recovery, t *fsm.Tenant, u *fsm.Placed, of []claimed) *fsm.TakenHome {
 	h, generation := among(r, of)
 	b := m.found[fsm.UnitRef{Unit: fsm.UnitName(t.Name), ID: t.Claim}]
-	if b == nil || b.best == nil || u != nil && fsm.Generation(b.best.Epoch) <= fsm.Generation(u.Epoch) {
-		return h
+	if h == nil {
+		if h = b.departed(s, t, of); h != nil {
+			generation = fsm.Generation(h.Epoch)
+		}
 	}
 	switch {
+	case h != nil && h.Node != "":
+		return h
+	case !b.usable() || u != nil && fsm.Generation(b.best.Epoch) <= fsm.Generation(u.Epoch):
+		if h == nil && b.usable() && u != nil && u.State == fsm.UnitReceiving && len(of) == 0 {
+			return b.here(t) // its source is no more, which goes only once it has come
+		}
+		return cmp.Or(h, receiver(of))
 	case h != nil && h.Epoch != 0 && generation >= fsm.Generation(b.best.Epoch):
 		return h
-	case h == nil && r.WithoutRegion(t.Home) && !b.best.Written: // left over, as far as anybody can tell
+	case h == nil && !b.best.Written && (len(of) == 0 || r.WithoutRegion(t.Home)): // left over, as far as anybody can tell
 		return nil
 	}
+	return b.here(t)
+}
+
+func (b *branches) usable() bool { return b != nil && b.best != nil }
+
+// here is a tenant on this directory's own nodes.
+func (b *branches) here(t *fsm.Tenant) *fsm.TakenHome {
 	return &fsm.TakenHome{ID: t.Claim, Node: b.on, Others: slices.Sorted(slices.Values(b.others)), Epoch: b.epoch}
+}
+
+// departed says where a tenant is that no region has, and whose source was told that it has
+// left: it went where that says, and what has it does not know so any more. b is what own
+// nodes hold.
+func (b *branches) departed(s *fsm.State, t *fsm.Tenant, of []claimed) *fsm.TakenHome {
+	var last *claimed
+	for i := range of {
+		if c := &of[i]; c.How == fsm.ClaimDeparted && (last == nil || c.Job > last.Job) {
+			last = c
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	for g := range s.RegionsToRead() {
+		if g.Name == last.Other {
+			return &fsm.TakenHome{ID: last.ID, Home: last.Other, Epoch: last.Epoch}
+		}
+	}
+	if !b.usable() {
+		return nil
+	}
+	return b.here(t)
+}
+
+// receiver is the region that a tenant was on its way to where nobody else tells of it: its
+// source is no more, which goes only once the tenant has come.
+func receiver(of []claimed) *fsm.TakenHome {
+	for _, c := range of {
+		if c.How == fsm.ClaimReceiving {
+			return &fsm.TakenHome{ID: c.ID, Home: c.by, Epoch: c.Epoch}
+		}
+	}
+	return nil
 }
 
 // among says which region has a tenant, by what the regions claim of it: the one that it
@@ -237,6 +298,55 @@ func among(r *fsm.Recovery, of []claimed) (home *fsm.TakenHome, generation uint6
 // flipped reports whether the move of a job has changed its tenant's home.
 func flipped(of []claimed, job fsm.JobID) bool {
 	return slices.ContainsFunc(of, func(c claimed) bool { return c.How == fsm.ClaimDeparted && c.Job == job })
+}
+
+// givenUp says of the first unit that would be taken over although its node gave it up for
+// one of another directory: that may write it, and no region that was read tells of it (I1).
+func (m *recoveryMemory) givenUp(s *fsm.State, r *fsm.Recovery) string {
+	if scope, _ := s.Scope(); scope.Region != "" {
+		return ""
+	}
+	recorded := make(map[string]bool)
+	for n := range s.Nodes() {
+		recorded[baseURL(n.Addr)] = true
+	}
+	for t := range s.Tenants("", r.Taken) {
+		u, ok := s.Placed(fsm.UnitName(t.Name))
+		if !ok || t.HasHome || m.home(t.Name) != nil {
+			continue
+		}
+		b := m.found[ref(u)]
+		if !b.usable() || b.best.Written || b.best.Follows || b.best.To == "" || recorded[baseURL(b.best.To)] || r.Without(b.best.To) {
+			continue
+		}
+		return fmt.Sprintf("node %s has given unit %s up for the node at %s, which is in another directory and may write it: record its region (PUT /_shard/regions/…), "+
+			"or bring back the one that was written off by recording it again; or write the address off, so that the unit is taken over as %s has it", b.on, u.Unit, b.best.To, b.on)
+	}
+	return ""
+}
+
+// home is what was decided of a tenant, nil: that it is where the directory has it.
+func (m *recoveryMemory) home(t fsm.TenantName) *fsm.TakenHome {
+	i, ok := slices.BinarySearchFunc(m.homes, t, func(h fsm.TakenHome, t fsm.TenantName) int { return cmp.Compare(h.Tenant, t) })
+	if !ok {
+		return nil
+	}
+	return &m.homes[i]
+}
+
+// takeCome adds the unit of a tenant that was on its way between two directories, and has
+// its home here by now; and reports whether it is one.
+func (m *recoveryMemory) takeCome(s *fsm.State, t fsm.TenantName, cmd *fsm.TakeOver, homes *Homes) bool {
+	u, ok := s.Placed(fsm.UnitName(t))
+	if !ok || u.State != fsm.UnitReceiving && u.State != fsm.UnitSent || homes == nil || homes.Here == nil || !homes.Here(t, u.ID) {
+		return false
+	}
+	b := m.found[ref(u)]
+	if !b.usable() {
+		return false
+	}
+	cmd.Units = append(cmd.Units, fsm.TakenUnit{UnitRef: ref(u), Node: b.on, Others: slices.Sorted(slices.Values(b.others)), Epoch: b.epoch})
+	return true
 }
 
 // RecoveryRegion tells how far the recovery is with a region.

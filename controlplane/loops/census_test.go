@@ -138,7 +138,7 @@ func TestI1WhereATenantLivesIsWhatTheRegionsSay(t *testing.T) {
 	s.moves("tr", "chain", id("chain"), fsm.ClaimDeparted, 2*gen|7, 706, "us")
 	s.moves("us", "chain-2", 9003, fsm.ClaimReceiving, 7, 707, "tr") // whose source is no more
 	want := map[fsm.TenantName]string{
-		"stays": fmt.Sprintf("us id %d", id("stays")), "moved": fmt.Sprintf("tr id %d", id("moved")), "gone": "nowhere", "again": "tr id 9000", "new": "us id 9001",
+		"stays": fmt.Sprintf("us id %d", id("stays")), "moved": fmt.Sprintf("tr id %d", id("moved")), "gone": fmt.Sprintf("us id %d", id("gone")), "again": "tr id 9000", "new": "us id 9001",
 		"own-moved": fmt.Sprintf("us id %d", id("own-moved")), "own-received": "n1 n2:syncing", "own-stays": "n1 n2:syncing", "own-over": "us id 9002",
 		"came": "n2", "leftover": fmt.Sprintf("us id %d", id("leftover")), "sent": fmt.Sprintf("us id %d", id("sent")), "flipped": fmt.Sprintf("tr id %d", id("flipped")),
 		"both": fmt.Sprintf("tr id %d", id("both")), "chain": fmt.Sprintf("us id %d", id("chain")), "chain-2": "nowhere",

@@ -40,6 +40,8 @@ type Homes struct {
 	// Elsewhere is asked of a tenant under the id that the region has it by; held says that
 	// one of its nodes holds something of it.
 	Elsewhere func(t fsm.TenantName, id fsm.UnitID, held bool) bool
+	// Here says that a tenant has its home in this region, by a copy that is the newest.
+	Here func(t fsm.TenantName, id fsm.UnitID) bool
 }
 
 // Names is what a region's copy of the global directory says.

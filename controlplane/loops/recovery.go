@@ -43,6 +43,7 @@ type Found struct {
 	// node's own to write, not given up.
 	Follows, Usable, Written bool
 	From                     string // the address that it follows, or ""
+	To                       string // the address of the node that it was given up for, or ""
 	Problem                  string // its files cannot be read
 }
 
@@ -101,11 +102,7 @@ func (p *planner) recover(r *fsm.Recovery) {
 		m.compare(p.s)
 		m.decided = false
 	}
-	wait := p.news.Given.Away
-	if r.Settled && wait == "" {
-		wait = p.news.Given.Here
-	}
-	if wait != "" {
+	if wait := cmp.Or(p.news.Given.Away, p.news.Given.Here); wait != "" { // what is given is not looked for where it was
 		m.problem = wait
 		p.wakeAt(p.now + ReadAgain)
 		return
@@ -122,6 +119,10 @@ func (p *planner) recover(r *fsm.Recovery) {
 	}
 	if r.Taken == "" || !m.decided {
 		m.decide(p.s, r) // once for all parts
+	}
+	if m.problem = m.givenUp(p.s, r); m.problem != "" {
+		p.wakeAt(p.now + ReadAgain)
+		return
 	}
 	p.propose(Matter{Kind: MatterRecovery}, m.takeOver(p.s, r, homes))
 }
@@ -323,6 +324,8 @@ func (m *recoveryMemory) takeOver(s *fsm.State, r *fsm.Recovery, homes *Homes) *
 		case m.awayFrom(s, homes, name):
 			cmd.Elsewhere = append(cmd.Elsewhere, name)
 			size += len(name)
+		case m.takeCome(s, name, cmd, homes):
+			full = true
 		default:
 			full = m.takeTenant(s, name, cmd, &size)
 		}

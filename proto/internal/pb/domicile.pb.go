@@ -4593,7 +4593,6 @@ type Recovery struct {
 	EndedIn           uint64                 `protobuf:"varint,13,opt,name=ended_in,json=endedIn,proto3" json:"ended_in,omitempty"`
 	WrittenOffRegions []string               `protobuf:"bytes,14,rep,name=written_off_regions,json=writtenOffRegions,proto3" json:"written_off_regions,omitempty"`
 	Rehomed           uint64                 `protobuf:"varint,15,opt,name=rehomed,proto3" json:"rehomed,omitempty"`
-	Gone              uint64                 `protobuf:"varint,16,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -4729,13 +4728,6 @@ func (x *Recovery) GetWrittenOffRegions() []string {
 func (x *Recovery) GetRehomed() uint64 {
 	if x != nil {
 		return x.Rehomed
-	}
-	return 0
-}
-
-func (x *Recovery) GetGone() uint64 {
-	if x != nil {
-		return x.Gone
 	}
 	return 0
 }
@@ -7918,7 +7910,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
 	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xb3\x03\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\x9f\x03\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\rR\x05cause\x12\x14\n" +
@@ -7937,8 +7929,7 @@ const file_domicile_proto_rawDesc = "" +
 	"\x05ended\x18\f \x01(\x03R\x05ended\x12\x19\n" +
 	"\bended_in\x18\r \x01(\x04R\aendedIn\x12.\n" +
 	"\x13written_off_regions\x18\x0e \x03(\tR\x11writtenOffRegions\x12\x18\n" +
-	"\arehomed\x18\x0f \x01(\x04R\arehomed\x12\x12\n" +
-	"\x04gone\x18\x10 \x01(\x04R\x04gone\"S\n" +
+	"\arehomed\x18\x0f \x01(\x04R\arehomed\"S\n" +
 	"\x05Scope\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +

@@ -4499,13 +4499,6 @@ func (m *Recovery) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Gone != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Gone))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0x80
-	}
 	if m.Rehomed != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Rehomed))
 		i--
@@ -9420,9 +9413,6 @@ func (m *Recovery) SizeVT() (n int) {
 	}
 	if m.Rehomed != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Rehomed))
-	}
-	if m.Gone != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.Gone))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -21463,25 +21453,6 @@ func (m *Recovery) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Rehomed |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 16:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Gone", wireType)
-			}
-			m.Gone = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Gone |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -39606,25 +39577,6 @@ func (m *Recovery) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Rehomed |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 16:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Gone", wireType)
-			}
-			m.Gone = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Gone |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
