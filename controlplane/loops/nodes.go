@@ -28,9 +28,9 @@ type News struct {
 	Given Given
 }
 
-// Given says why a recovery waits for another group, or "" in each: it does not end because
-// that one gives a region to this directory (Here), and takes nothing over because that one
-// may have a region that this directory was about to give (Away).
+// Given says why a recovery takes nothing over before another group has answered, or "" in
+// each: that one gives a region to this directory (Here), or may have one that this directory
+// was about to give (Away).
 type Given struct{ Here, Away string }
 
 // Homes tells which tenants a region does not keep any more. Its own directory, where that
