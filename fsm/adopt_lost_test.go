@@ -140,8 +140,14 @@ func TestG2AGiverThatLostThatItGaveDropsTheRegionInItsRecovery(t *testing.T) {
 		t.Errorf("the directory has %s, and should have %s", got, want)
 	}
 	c, _ := lost.Placed("c")
-	lost.ok(&fsm.TakeOver{Recovery: id, Units: []fsm.TakenUnit{taken(fsm.UnitRef{Unit: "c", ID: c.ID}, "e1")}})
-	lost.ok(&fsm.EndRecovery{Recovery: id, Nodes: lost.nodeRefs("e1")})
+	take := &fsm.TakeOver{Recovery: id, Units: []fsm.TakenUnit{taken(fsm.UnitRef{Unit: "c", ID: c.ID}, "e1")}}
+	for t := range lost.Tenants("", "") {
+		if t.HasHome {
+			take.Homes = append(take.Homes, at(t.Name, t.Home, t.Claim))
+		}
+	}
+	lost.ok(take)
+	lost.ok(&fsm.EndRecovery{Recovery: id, Nodes: lost.nodeRefs("e1"), Regions: []fsm.RegionName{"us"}})
 	us.ok(&fsm.ArriveRegion{Giver: lost.giver(job), Digest: lost.Digest("us")})
 	lost.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepPromote, To: fsm.StepClean})
 	us.ok(&fsm.CloseIntake{Giver: lost.giver(job)})
