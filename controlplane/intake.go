@@ -31,9 +31,8 @@ func (s *Server) intake(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&call); err != nil {
 		return err
 	}
-	if call.To != s.config.Region {
-		return refusal(&fsm.Refusal{Code: fsm.CodeScope, Text: fmt.Sprintf("this is %s, and another was to be asked: the routers that are recorded for that region are not its own", s.own()),
-			Fields: map[string]string{"region": string(s.config.Region)}})
+	if err := s.calledFor(call.To, call.ToAuthority); err != nil {
+		return err
 	}
 	leads := s.group.Leader()
 	ctx, cancel := context.WithTimeout(c.Context(), proposeTimeout)
@@ -140,7 +139,7 @@ const intakeSlack = 10 * time.Second
 func (s *Server) askIntake(ctx context.Context, o owner, job fsm.JobID, cmd fsm.Command) (in *proto.Intake, r *fsm.Refusal, final bool) {
 	ctx, cancel := context.WithTimeout(ctx, intakeSlack)
 	defer cancel()
-	call := proto.IntakeCall{To: o.region}
+	call := proto.IntakeCall{To: o.region, ToAuthority: s.authorityOf(o)}
 	if cmd != nil {
 		entry, err := proto.EncodeEntry(fsm.Entry{Cmd: cmd})
 		if err != nil {

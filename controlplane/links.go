@@ -103,6 +103,35 @@ func (s *Server) addresses(o owner) []string {
 	return nil
 }
 
+// authorityOf names another group as it is recorded, so that it can be told for whom a call
+// is; "" where that is not known.
+func (s *Server) authorityOf(o owner) string {
+	if o.global {
+		name, _ := s.belongsTo()
+		return name.Authority
+	}
+	if region, ok := s.group.State().Region(o.region); ok {
+		return region.Authority
+	}
+	return ""
+}
+
+// calledFor refuses what another group asks of a region, or of a group, that is not this one.
+// authority is "" where the caller does not know it.
+func (s *Server) calledFor(region fsm.RegionName, authority string) error {
+	own, _ := s.ownName()
+	text := ""
+	switch {
+	case region != s.config.Region:
+		text = fmt.Sprintf("this is %s, and another was to be asked: the routers that are recorded for that region are not its own", s.own())
+	case authority != "" && authority != own.Authority:
+		text = fmt.Sprintf("this is %s, and %s was to be asked: the routers that are recorded for that region lead to another group of the same region's name", own.Authority, authority)
+	default:
+		return nil
+	}
+	return refusal(&fsm.Refusal{Code: fsm.CodeScope, Text: text, Fields: map[string]string{"region": string(s.config.Region), "authority": own.Authority}})
+}
+
 // towards makes the request that another group is sent for r: with this server's own
 // token, marked so that it goes to no third group.
 func (s *Server) towards(r *http.Request) *http.Request {

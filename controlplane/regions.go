@@ -29,14 +29,14 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	if err := checkRouters(put.Routers); err != nil {
 		return err
 	}
-	silent := []string(nil)
+	region, silent := fsm.Region{Name: name, Routers: put.Routers}, []string(nil)
 	if !c.replayed {
 		var err error
-		if silent, err = s.askRouters(c.Context(), name, put.Routers); err != nil {
+		if region.Authority, silent, err = s.askRouters(c.Context(), name, put.Routers); err != nil {
 			return err
 		}
 	}
-	result, err := s.propose(w, c, &fsm.PutRegion{Region: fsm.Region{Name: name, Routers: put.Routers}})
+	result, err := s.propose(w, c, &fsm.PutRegion{Region: region})
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 		status = http.StatusCreated
 	}
 	s.logger.Info("region recorded", "region", string(name), "unreachable", silent)
-	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers, Unreachable: silent})
+	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers, Authority: region.Authority, Unreachable: silent})
 	return nil
 }
 
@@ -85,6 +85,10 @@ func (s *Server) regionsOf(state *fsm.State) (iter.Seq[*fsm.Region], error) {
 	return d.Regions(), nil
 }
 
+func (s *Server) describeRegion(state *fsm.State, region *fsm.Region) proto.Region {
+	return proto.Region{Name: region.Name, Routers: region.Routers, Authority: region.Authority, HandOver: s.handOverUnderWay(state, region.Name)}
+}
+
 func (s *Server) listRegions(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	all, err := s.regionsOf(state)
 	if err != nil {
@@ -92,7 +96,7 @@ func (s *Server) listRegions(w http.ResponseWriter, r *http.Request, state *fsm.
 	}
 	regions := []proto.Region{}
 	for region := range all {
-		regions = append(regions, proto.Region{Name: region.Name, Routers: region.Routers, HandOver: s.handOverUnderWay(state, region.Name)})
+		regions = append(regions, s.describeRegion(state, region))
 	}
 	httpserve.WriteJSON(w, http.StatusOK, regions)
 	return nil
@@ -109,7 +113,7 @@ func (s *Server) getRegion(w http.ResponseWriter, r *http.Request, state *fsm.St
 	}
 	for region := range all {
 		if region.Name == name {
-			httpserve.WriteJSON(w, http.StatusOK, proto.Region{Name: region.Name, Routers: region.Routers, HandOver: s.handOverUnderWay(state, region.Name)})
+			httpserve.WriteJSON(w, http.StatusOK, s.describeRegion(state, region))
 			return nil
 		}
 	}

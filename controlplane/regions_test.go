@@ -23,6 +23,7 @@ func TestG3WhatARegionIsRecordedWith(t *testing.T) {
 		httpserve.WriteError(w, httpserve.Errorf(401, proto.CodeUnauthorized, "no"))
 	}))
 	t.Cleanup(outsider.Close)
+	own, _ := r.of["us"].leader().ownName()
 	body := func(routers ...string) string { return `{"routers":["` + strings.Join(routers, `","`) + `"]}` }
 	for name, c := range map[string]struct {
 		body   string
@@ -43,7 +44,8 @@ func TestG3WhatARegionIsRecordedWith(t *testing.T) {
 		"that do not answer":        {body("http://127.0.0.1:1"), 503, fsm.CodeRegionUnreachable, "nothing was recorded"},
 		"that have another token":   {body(outsider.URL), 503, fsm.CodeRegionUnreachable, "401"},
 		"one answers, one does not": {body(us, "http://127.0.0.1:1"), 200, "", `"unreachable":["http://127.0.0.1:1"]`},
-		"one answers":               {body(us), 200, "", `{"name":"us","routers":["` + us + `"]}`},
+		"one answers":               {body(us), 200, "", `{"name":"us","routers":["` + us + `"],"authority":"` + own.Authority + `"}`},
+		"of another group of us":    {body(newFakeRouter(t, s, "us")), 409, fsm.CodeRegionMismatch, own.Authority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := s.directory()
@@ -70,6 +72,45 @@ func TestG3WhatARegionIsRecordedWith(t *testing.T) {
 	s.want(s.ask("DELETE", "/_shard/regions/us", ""), 409, fsm.CodeRegionInUse) // and is a home
 	s.want(s.ask("DELETE", "/_shard/regions/tr", ""), 204, "")
 	there.until("hears of it", func() bool { return there.ask("GET", "/_shard/regions/tr", "").status == 404 })
+}
+
+// TestG3AnotherGroupOfARegionsNameIsNeverTakenForIt: it does not know the region's tenants,
+// and would answer that they are gone. Where the recorded routers lead to it all the same, it
+// refuses what is meant for the other, and nothing changes.
+func TestG3AnotherGroupOfARegionsNameIsNeverTakenForIt(t *testing.T) {
+	r := startRegions(t, 1, "us")
+	s, us := r.global.leader(), r.of["us"].leader()
+	us.addNode(newFakeNode(t, "n1"), "us", "a")
+	r.create("us", "acme")
+	other := r.group(1, "us")
+	impostor, routers := other.leader(), r.routers(other)
+	own, _ := us.ownName()
+	its, _ := impostor.ownName()
+	before, there := s.directory(), impostor.directory()
+	var refused reply
+	s.until("is refused", func() bool { // it has to meet the global directory first
+		refused = s.ask("PUT", "/_shard/regions/us", `{"routers":["`+routers[0]+`"]}`)
+		return refused.status == 409 && refused.body["recorded"] != nil
+	})
+	if refused.code() != string(fsm.CodeRegionMismatch) || refused.body["recorded"] != own.Authority || refused.body["authority"] != its.Authority {
+		t.Errorf("refused with %s", refused.text)
+	}
+	if s.directory() != before {
+		t.Error("something was recorded")
+	}
+	s.propose(&fsm.PutRegion{Region: fsm.Region{Name: "us", Routers: routers}}) // a proxy was given to other servers
+	deleted := s.want(s.ask("DELETE", "/_shard/tenants/acme", ""), 409, fsm.CodeScope)
+	if !strings.Contains(deleted.text, own.Authority) || !strings.Contains(deleted.text, its.Authority) {
+		t.Errorf("refused with %s", deleted.text)
+	}
+	s.want(s.ask("PUT", "/_shard/tenants/hooli", `{"region":"us"}`), 409, fsm.CodeScope)
+	s.want(s.ask("POST", "/_shard/intakes/7", `{"to":"","to_authority":"`+own.Authority+`"}`), 409, fsm.CodeScope)
+	s.want(s.ask("GET", "/_shard/regions/us", ""), 200, "")
+	if _, kept := s.group.State().Tenant("acme"); !kept || impostor.directory() != there {
+		t.Errorf("its name is kept: %v; the other group has changed: %v", kept, impostor.directory() != there)
+	}
+	s.want(s.ask("PUT", "/_shard/regions/us", `{"routers":["`+r.routers(r.of["us"])[0]+`"]}`), 200, "")
+	s.want(s.ask("DELETE", "/_shard/tenants/acme", ""), 204, "")
 }
 
 // TestG2ANodeBelongsToOneGroup: one that another group holds is not recorded, and one that

@@ -39,8 +39,8 @@ func checkRouters(routers []string) error {
 
 // askRouters asks a region's routers whose they are, before the region is recorded. Each
 // that answers must be of that region's own group, which follows this global directory; at
-// least one must answer. It gives those that did not.
-func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers []string) (silent []string, err error) {
+// least one must answer. It gives that group's name, and those that did not answer.
+func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers []string) (authority string, silent []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, routersWithin)
 	defer cancel()
 	told := make([]proto.Group, len(routers))
@@ -56,7 +56,6 @@ func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers 
 	}
 	asked.Wait()
 	own, _ := s.ownName()
-	authority := ""
 	for i, router := range routers {
 		why := ""
 		switch about := &told[i]; {
@@ -79,14 +78,14 @@ func (s *Server) askRouters(ctx context.Context, region fsm.RegionName, routers 
 			authority = about.Authority
 			continue
 		}
-		return nil, mismatch(region, router, why, told[i].Authority)
+		return "", nil, mismatch(region, router, why, told[i].Authority)
 	}
 	if len(silent) == len(routers) {
 		e := unreachable(owner{region: region}, failed[0])
 		e.Text = fmt.Sprintf("none of the routers of region %s answers under this group's token (%v); nothing was recorded", region, failed[0])
-		return nil, e
+		return "", nil, e
 	}
-	return silent, nil
+	return authority, silent, nil
 }
 
 func mismatch(region fsm.RegionName, router, why, authority string) error {

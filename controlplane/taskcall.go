@@ -63,6 +63,7 @@ func (s *Server) askTaskOf(ctx context.Context, region fsm.RegionName, cmd any, 
 	defer cancel()
 	o := owner{region: region}
 	job, call := s.taskCall(region, cmd)
+	call.ToAuthority = s.authorityOf(o)
 	body, err := json.Marshal(call)
 	if err != nil {
 		panic("BUG: a call about a task is no JSON: " + err.Error())

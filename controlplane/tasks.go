@@ -34,9 +34,8 @@ func (s *Server) task(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&call); err != nil {
 		return err
 	}
-	if call.To != s.config.Region {
-		return refusal(&fsm.Refusal{Code: fsm.CodeScope, Text: fmt.Sprintf("this is %s, and the task is for another: the routers that are recorded for that region are not its own", s.own()),
-			Fields: map[string]string{"region": string(s.config.Region)}})
+	if err := s.calledFor(call.To, call.ToAuthority); err != nil {
+		return err
 	}
 	cmd, err := s.taskCommand(job, &call)
 	if err != nil {

@@ -119,11 +119,14 @@ func (c *change) mayTakeIn(g Giver, r RegionName) *Refusal {
 // region's itself to the global one. r is the region, "" where that is not told.
 func (c *change) mayGiveHere(g Giver, r RegionName) *Refusal {
 	of := groupOf(g.Authority)
+	recorded, known := c.regions.Get(of)
 	switch {
 	case c.scope.Region != "" && of != "global":
 		return refuse(CodeScope, "region "+string(c.scope.Region)+" takes what the global group gives, and nothing of "+clip(g.Authority), "region", string(c.scope.Region))
 	case c.scope.Region == "" && (!validRegion(of) || r != "" && r != of):
 		return refuse(CodeScope, "the global group takes a region back from that region's own group, and not from "+clip(g.Authority), "region", string(r))
+	case c.scope.Region == "" && known && recorded.Authority != "" && recorded.Authority != g.Authority:
+		return refuse(CodeScope, "region "+string(of)+" is kept by "+recorded.Authority+"; the global group takes nothing of it from "+clip(g.Authority), "region", string(of))
 	}
 	return nil
 }

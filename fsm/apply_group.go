@@ -146,13 +146,38 @@ func (c *change) putRegion(cmd *PutRegion) Result {
 			", each once, as http:// or https:// and host:port", "region", string(name)))
 	}
 	before, known := c.regions.Get(name)
-	if !known || !slices.Equal(before.Routers, routers) || c.Recovering() && c.recovery.WithoutRegion(name) {
-		r := &Region{Name: name, Routers: slices.Clone(routers)}
+	authority := ""
+	if c.level >= levelRegions {
+		if authority = cmd.Region.Authority; known && authority == "" {
+			authority = before.Authority
+		}
+		if r := mayLead(before, name, authority); r != nil {
+			return refused(r)
+		}
+	}
+	if !known || !slices.Equal(before.Routers, routers) || before.Authority != authority || c.Recovering() && c.recovery.WithoutRegion(name) {
+		r := &Region{Name: name, Routers: slices.Clone(routers), Authority: authority}
 		c.regions.Set(name, r)
 		c.readRegionAgain(name)
 		c.events = append(c.events, Event{Region: r})
 	}
 	return Result{Created: !known}
+}
+
+// mayLead checks whose group a region's routers lead to. before is what is recorded of the
+// region, or nil. The tenants of a region are known to its own group alone: another one of
+// the same name would answer for them that they are not there.
+func mayLead(before *Region, name RegionName, authority string) *Refusal {
+	switch {
+	case authority != "" && (!printable(authority, 2*MaxName+1) || groupOf(authority) != name):
+		return refuse(CodeBadRequest, clip(authority)+" is not the group of region "+string(name), "region", string(name))
+	case before == nil || before.Authority == "" || before.Authority == authority:
+		return nil
+	}
+	return refuse(CodeRegionMismatch, "the routers lead to "+authority+", and region "+string(name)+" is kept by "+before.Authority+
+		", another group; nothing was recorded: name proxies of that group, which keeps its name when it is recovered, or restored from a backup; "+
+		"where the region is empty, forget it first (DELETE /_shard/regions/"+string(name)+")",
+		"region", string(name), "authority", authority, "recorded", before.Authority)
 }
 
 func (c *change) deleteRegion(cmd *DeleteRegion) *Refusal {

@@ -283,6 +283,10 @@ func (p *Placed) Promoted() bool { return p.Previous == "" }
 type Region struct {
 	Name    RegionName
 	Routers []string
+	// Authority names the region's own group, as its routers told when they were first asked;
+	// "" where it was recorded before that was asked for. Only that group is asked for anything
+	// that changes, so that another one of the same region's name is never taken for it.
+	Authority string
 }
 
 // JobKind is the kind of a Job; numbers are on the wire.

@@ -110,7 +110,7 @@ func (v *View) Equal(w *View) bool {
 		maps.EqualFunc(v.units, w.units, (*UnitInfo).equal) &&
 		maps.EqualFunc(v.tenants, w.tenants, func(a, b *TenantInfo) bool { return *a == *b }) &&
 		maps.EqualFunc(v.regions, w.regions, func(a, b *Region) bool {
-			return a.Name == b.Name && slices.Equal(a.Routers, b.Routers)
+			return a.Name == b.Name && a.Authority == b.Authority && slices.Equal(a.Routers, b.Routers)
 		})
 }
 

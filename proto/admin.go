@@ -144,6 +144,8 @@ type PutRegion struct {
 type Region struct {
 	Name    fsm.RegionName `json:"name"`
 	Routers []string       `json:"routers"`
+	// Authority names the region's own group, as its routers told first.
+	Authority string `json:"authority,omitempty"`
 	// Unreachable are those of the routers that did not answer when they were recorded; told
 	// by PUT alone.
 	Unreachable []string `json:"unreachable,omitempty"`

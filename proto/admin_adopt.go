@@ -31,6 +31,8 @@ const (
 type IntakeCall struct {
 	// To is the region whose group is asked, "" for the global group: another one refuses.
 	To fsm.RegionName `json:"to"`
+	// ToAuthority is the group that is asked, as TaskCall.ToAuthority is.
+	ToAuthority string `json:"to_authority,omitempty"`
 	// Entry is an encoded fsm.StageRegion, fsm.ArriveRegion or fsm.CloseIntake, sealed; ""
 	// only asks.
 	Entry string `json:"entry,omitempty"`

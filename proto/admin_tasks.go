@@ -20,6 +20,9 @@ type TaskCall struct {
 	Call string `json:"call"`
 	// To is the region that is asked, "" for the global group: another one refuses.
 	To fsm.RegionName `json:"to"`
+	// ToAuthority is the group that is asked, as it is recorded: another one of the same
+	// region's name refuses. "" where that is not known.
+	ToAuthority string `json:"to_authority,omitempty"`
 	// Whose job it is, and the oldest one of that group's that runs (fsm.Origin).
 	Authority string    `json:"authority"`
 	History   uint64    `json:"history"`

@@ -126,7 +126,7 @@ func toEvent(e *fsm.Event, m *pb.Event, in *interner) {
 	case *pb.Event_TenantGone:
 		e.TenantGone = fsm.TenantName(in.own(x.TenantGone))
 	case *pb.Event_Region:
-		r := &fsm.Region{Name: fsm.RegionName(in.own(x.Region.GetName()))}
+		r := &fsm.Region{Name: fsm.RegionName(in.own(x.Region.GetName())), Authority: in.own(x.Region.GetAuthority())}
 		r.Routers = list(x.Region.GetRouters(), in.own)
 		e.Region = r
 	case *pb.Event_RegionGone:

@@ -103,7 +103,7 @@ func levelsOf(t *testing.T) (us, global *fsm.State) {
 	do(us, &fsm.BeginTask{Origin: from, Job: 16, Kind: fsm.TaskCreate, Tenant: "c", ID: 16})
 	do(us, &fsm.ForgoTask{Origin: from, Job: 17, Kind: fsm.TaskReceive, Tenant: "e", ID: 17})
 
-	do(global, &fsm.PutRegion{Region: fsm.Region{Name: "us", Routers: []string{"http://us:1"}}})
+	do(global, &fsm.PutRegion{Region: fsm.Region{Name: "us", Routers: []string{"http://us:1"}, Authority: "beef/us"}})
 	made := do(global, &fsm.CreateTenant{Name: "a", Region: ptr(fsm.RegionName("us"))})
 	do(global, &fsm.AdvanceJob{ID: made.Job, From: fsm.StepMake, To: fsm.StepDone})
 	do(global, &fsm.CreateTenant{Name: "b", Region: ptr(fsm.RegionName("us")), Node: ptr(fsm.NodeName("n1")), Schema: "CREATE TABLE a(b)", Pinned: true})

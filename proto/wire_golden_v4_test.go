@@ -56,7 +56,7 @@ func commandsV4() []fsm.Command {
 		w.add(&fsm.PutNode{Name: n, Addr: ptr("127.0.0.1:808" + string(n[1:])), Token: ptr("secret"), Region: &region, Zone: &zone})
 	}
 	w.add(&fsm.SetNodeLease{Node: "e1", Lease: fsm.LeaseTaken},
-		&fsm.PutRegion{Region: fsm.Region{Name: us, Routers: []string{"http://us:8090"}}}, &fsm.PutRegion{Region: fsm.Region{Name: tr, Routers: []string{"http://tr:8090"}}})
+		&fsm.PutRegion{Region: fsm.Region{Name: us, Routers: []string{"http://us:8090"}, Authority: "beef/us"}}, &fsm.PutRegion{Region: fsm.Region{Name: tr, Routers: []string{"http://tr:8090"}, Authority: "feed/tr"}})
 	w.end(w.add(&fsm.CreateTenant{Name: "acme", Node: ptr(fsm.NodeName("u1")), Origin: &us}).Job, fsm.StepMake)
 	stark := w.add(&fsm.CreateTenant{Name: "stark", Region: &tr, Node: ptr(fsm.NodeName("k1")), Pinned: true, Schema: "CREATE TABLE t (x)"}).Job
 	w.add(&fsm.AdvanceJob{ID: stark, From: fsm.StepMake, To: fsm.StepUndo, Refusal: &fsm.Refusal{Code: fsm.CodeTenantExists, Fields: map[string]string{"id": "5"}}},

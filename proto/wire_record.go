@@ -44,11 +44,11 @@ func toMember(m *pb.Member) *fsm.Member {
 }
 
 func fromRegion(r *fsm.Region) *pb.Region {
-	return &pb.Region{Name: string(r.Name), Routers: r.Routers}
+	return &pb.Region{Name: string(r.Name), Routers: r.Routers, Authority: r.Authority}
 }
 
 func toRegion(m *pb.Region) *fsm.Region {
-	return &fsm.Region{Name: fsm.RegionName(m.GetName()), Routers: names[string](m.GetRouters())}
+	return &fsm.Region{Name: fsm.RegionName(m.GetName()), Routers: names[string](m.GetRouters()), Authority: m.GetAuthority()}
 }
 
 func fromNode(n *fsm.Node) *pb.Node {

@@ -102,7 +102,7 @@ func TestEveryEventAndFrameSurvivesItsEncoding(t *testing.T) {
 		{Unit: &fsm.UnitInfo{Unit: "a.7", ID: 9, Node: "n1", State: fsm.UnitMoving, Epoch: 3, Copies: []fsm.Copy{{Node: "n2", State: fsm.CopyInSync}}}},
 		{UnitGone: "b"}, {Tenant: &fsm.TenantInfo{Name: "a", Buckets: 16, Hash: fsm.HashStrCRC32}},
 		{Tenant: &fsm.TenantInfo{Name: "c", Home: "", HasHome: true}}, {TenantGone: "d"},
-		{Region: &fsm.Region{Name: "us", Routers: []string{"http://r:1"}}}, {RegionGone: "sa"},
+		{Region: &fsm.Region{Name: "us", Routers: []string{"http://r:1"}, Authority: "beef/us"}}, {RegionGone: "sa"},
 	}
 	b, err := proto.EncodeEvents(events)
 	if err != nil {

@@ -5600,6 +5600,7 @@ type Region struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Routers       []string               `protobuf:"bytes,2,rep,name=routers,proto3" json:"routers,omitempty"`
+	Authority     string                 `protobuf:"bytes,3,opt,name=authority,proto3" json:"authority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5646,6 +5647,13 @@ func (x *Region) GetRouters() []string {
 		return x.Routers
 	}
 	return nil
+}
+
+func (x *Region) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
 }
 
 type Target struct {
@@ -8006,10 +8014,11 @@ const file_domicile_proto_rawDesc = "" +
 	"\x06copies\x18\x06 \x03(\v2\x11.domicile.v1.CopyR\x06copies\x12\x10\n" +
 	"\x03job\x18\a \x01(\x04R\x03job\x12\x1a\n" +
 	"\bprevious\x18\b \x01(\tR\bprevious\x12\x14\n" +
-	"\x05lacks\x18\t \x01(\x03R\x05lacks\"6\n" +
+	"\x05lacks\x18\t \x01(\x03R\x05lacks\"T\n" +
 	"\x06Region\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\arouters\x18\x02 \x03(\tR\arouters\"@\n" +
+	"\arouters\x18\x02 \x03(\tR\arouters\x12\x1c\n" +
+	"\tauthority\x18\x03 \x01(\tR\tauthority\"@\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
