@@ -187,3 +187,40 @@ func TestG2I1AGiverThatLostWhatItGaveLearnsItBeforeItTakesAnythingOver(t *testin
 		n.mu.Unlock()
 	}
 }
+
+// TestG2I1AGlobalGroupThatWasRestoredIsGivenTheRegionAgain, as a region's group is, though it is
+// from before the region began to come back.
+func TestG2I1AGlobalGroupThatWasRestoredIsGivenTheRegionAgain(t *testing.T) {
+	r, nodes, ready := handing(t)
+	global, us := r.global.leader(), r.of["us"].leader()
+	ready.Store(true)
+	global.want(global.ask("POST", "/_shard/regions/us/adopt", ""), 202, "")
+	global.until("has handed the region over", func() bool { return strings.Contains(global.handOver("adopt"), `"outcome":"done"`) })
+	us.until("has both of the tenants replicated", func() bool { return us.group.State().Unready("us") == nil })
+	file := global.backup()
+	us.want(us.ask("PUT", "/_shard/tenants/later", `{"region":"us"}`), 201, "")
+	ready.Store(false)
+	us.want(us.ask("POST", "/_shard/regions/us/return", ""), 202, "")
+	us.until("has given the region back", func() bool { return strings.Contains(us.handOver("return"), `"step":"nodes"`) })
+	global = r.global.restored(global, file)
+	global.until("has the nodes, and waits for them", func() bool {
+		return global.group.State().Recovering() && strings.Contains(global.ask("GET", "/_shard/recovery", "").text, `"node":"n2"`)
+	})
+	ready.Store(true)
+	us.until("has ended the hand-over", func() bool { return strings.Contains(us.handOver("return"), `"outcome":"done"`) })
+	global.until("is recovered", func() bool { return global.ask("GET", "/_ready", "").status == 200 })
+	for _, name := range []string{"a", "b", "later"} {
+		global.until("serves "+name, func() bool {
+			p, ok := global.group.State().Placed(fsm.UnitName(name))
+			return ok && p.Promoted()
+		})
+	}
+	scope, _ := global.group.State().Scope()
+	for _, n := range nodes {
+		n.mu.Lock()
+		if n.holder.Authority != scope.Authority() || n.holder.History != 2 {
+			t.Errorf("%s is held by %+v", n.name, n.holder)
+		}
+		n.mu.Unlock()
+	}
+}

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"domicile/fsm"
@@ -152,4 +153,45 @@ func TestG2AGiverThatLostThatItGaveDropsTheRegionInItsRecovery(t *testing.T) {
 	lost.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepPromote, To: fsm.StepClean})
 	us.ok(&fsm.CloseIntake{Giver: lost.giver(job)})
 	lost.ok(&fsm.AdvanceJob{ID: job, From: fsm.StepClean, To: fsm.StepDone})
+}
+
+// TestG2TheNamesOfARegionThatIsGivenAgainFollowIt: the global directory was restored as it was
+// before tenants of the region were made, deleted, made anew, or came there.
+func TestG2TheNamesOfARegionThatIsGivenAgainFollowIt(t *testing.T) {
+	global, us := handing(t)
+	handed(t, global, us, "us") // a and b
+	moved := idOf(global, "c")
+	old := global.clone(t)
+	b := idOf(us, "b")
+	us.ok(&fsm.BeginTask{Origin: fsm.Origin{Authority: global.giver(0).Authority, History: 1, Floor: 300}, Job: 300, Kind: fsm.TaskDelete, Tenant: "b", ID: b})
+	task, _ := us.Task(300)
+	us.ok(&fsm.AdvanceJob{ID: task.Local, From: fsm.StepRemove, To: fsm.StepDone})
+	job := us.ok(&fsm.BeginGive{Region: "us"}).Job
+	us.ok(&fsm.GiveRegion{ID: job, Digest: us.Digest("us")})
+	parts := us.givenParts(job, "us", 2)
+	a := parts[len(parts)-1].Tenants[0]
+	for name, id := range map[fsm.TenantName]fsm.UnitID{"c": moved, "d": moved + 1} { // gone there, made there
+		more := a
+		more.Tenant.Name, more.Unit.Unit, more.Unit.ID, more.Unit.Epoch = name, fsm.UnitName(name), id, 1<<51
+		parts[len(parts)-1].Tenants = append(parts[len(parts)-1].Tenants, more)
+	}
+	id := old.recover()
+	for _, p := range parts {
+		old.ok(p)
+	}
+	i, _ := old.Intake(us.giver(0).Authority)
+	late := old.clone(t)
+	old.ok(&fsm.ArriveRegion{Giver: us.giver(job), Digest: i.Digest})
+	if got := old.shown(); strings.Contains(got, "b:") || strings.Contains(got, "b→") || !strings.Contains(got, "a:n1#") || !strings.Contains(got, "c:n1#") || !strings.Contains(got, "d:n1#") {
+		t.Errorf("the global directory has %s", got)
+	}
+	old.refused(fsm.CodeStale, &fsm.EndRecovery{Recovery: id}, "taken over")
+
+	newer := *parts[len(parts)-1]
+	newer.Part++
+	newer.Tenants = []fsm.GivenTenant{newer.Tenants[0]}
+	newer.Tenants[0].Unit.ID -= 1
+	late.ok(&newer)
+	i, _ = late.Intake(us.giver(0).Authority)
+	late.refused(fsm.CodeRegionNotReady, &fsm.ArriveRegion{Giver: us.giver(job), Digest: i.Digest}, "older")
 }

@@ -186,9 +186,14 @@ func (c *change) stage(i *Intake, cmd *StageRegion) {
 // it can. The answer stays: nothing is begun there until the region has arrived, or was
 // given up.
 func (s *State) MayArrive(r RegionName) *Refusal {
-	not := func(t TenantName, why string) *Refusal {
-		return refuse(CodeRegionNotReady, "tenant "+string(t)+" "+why, "region", string(r), "tenant", string(t))
+	if refusal := s.nodesMayArrive(); refusal != nil || s.scope.Region != "" {
+		return refusal
 	}
+	return s.namesMayArrive(r)
+}
+
+// nodesMayArrive is MayArrive of the nodes, which everything is on that comes with them.
+func (s *State) nodesMayArrive() *Refusal {
 	nodes := &s.staged.nodes
 	for n := range s.StagedNodes() {
 		if _, ok := nodes.Get(n.Standby); n.Standby != "" && !ok {
@@ -209,17 +214,22 @@ func (s *State) MayArrive(r RegionName) *Refusal {
 			_, there := nodes.Get(cp.Node)
 			ok = ok && there
 		}
-		e, named := s.tenants.Get(t.Name)
-		switch {
-		case !ok:
+		if !ok {
 			return refuse(CodeBadRequest, "tenant "+string(t.Name)+" is on a node that does not come with it", "tenant", string(t.Name))
-		case s.scope.Region != "":
-		case !named || !e.tenant.HasHome || e.tenant.Home != r || e.tenant.Claim != p.ID:
-			return not(t.Name, "of the region is not the one that the global directory knows")
 		}
 	}
-	if s.scope.Region != "" {
-		return nil
+	return nil
+}
+
+// namesMayArrive is MayArrive of the names, in the global directory.
+func (s *State) namesMayArrive(r RegionName) *Refusal {
+	not := func(t TenantName, why string) *Refusal {
+		return refuse(CodeRegionNotReady, "tenant "+string(t)+" "+why, "region", string(r), "tenant", string(t))
+	}
+	for t, p := range s.StagedTenants() {
+		if e, named := s.tenants.Get(t.Name); !named || !e.tenant.HasHome || e.tenant.Home != r || e.tenant.Claim != p.ID {
+			return not(t.Name, "of the region is not the one that the global directory knows")
+		}
 	}
 	for t := range s.Tenants("", "") {
 		if !t.HasHome || t.Home != r {
@@ -258,11 +268,14 @@ func (c *change) arriveRegion(cmd *ArriveRegion) *Refusal {
 	if r := c.mayBeLate(i.Given); r != nil {
 		return r
 	}
-	if r := c.MayArrive(i.Region); r != nil {
+	if r := c.mayArrive(i); r != nil {
 		return r
 	}
 	next := *i
 	next.Arrived = c.at
+	if i.Given && c.scope.Region == "" {
+		c.forgetOlder(i.Region)
+	}
 	if c.scope.Region == "" {
 		c.regions.Delete(i.Region)
 		c.events = append(c.events, Event{RegionGone: i.Region})
@@ -278,6 +291,59 @@ func (c *change) arriveRegion(cmd *ArriveRegion) *Refusal {
 		c.recovery = c.fromTheStart() // nothing of it was read
 	}
 	return nil
+}
+
+// mayArrive is MayArrive, but that the names of a global directory follow that has lost what it
+// was given: it may be from before tenants of the region were made, deleted, or came there.
+func (c *change) mayArrive(i *Intake) *Refusal {
+	if !i.Given || c.scope.Region != "" {
+		return c.MayArrive(i.Region)
+	}
+	if r := c.nodesMayArrive(); r != nil {
+		return r
+	}
+	for t, p := range c.StagedTenants() {
+		had, known := c.tenants.Get(t.Name)
+		switch {
+		case known && had.tenant.Buckets > 0, known && c.AtWork(t.Name):
+			return refuse(CodeRegionNotReady, "tenant "+string(t.Name)+" of the region has work under way in the global directory", "region", string(i.Region), "tenant", string(t.Name))
+		case known && idOf(had) > p.ID:
+			return refuse(CodeRegionNotReady, "tenant "+string(t.Name)+" of the region is older than the one of that name that the global directory knows: delete one of the two",
+				"region", string(i.Region), "tenant", string(t.Name))
+		}
+	}
+	return nil
+}
+
+// idOf is the id of a whole tenant's unit, wherever it lives.
+func idOf(t *tenancy) UnitID {
+	if t.unit != nil {
+		return t.unit.ID
+	}
+	return t.tenant.Claim
+}
+
+// forgetOlder has the global directory forget what a region that was given shows to be of
+// before: tenants that it had itself and that have gone there since, and those that are not
+// there any more.
+func (c *change) forgetOlder(r RegionName) {
+	var here, gone []TenantName
+	for t := range c.Tenants("", "") {
+		switch _, comes := c.staged.tenants.Get(t.Name); {
+		case comes && !t.HasHome:
+			here = append(here, t.Name)
+		case !comes && t.HasHome && t.Home == r:
+			gone = append(gone, t.Name)
+		}
+	}
+	for _, name := range here {
+		c.events = append(c.events, Event{UnitGone: UnitName(name)})
+		c.dropTenant(name)
+	}
+	for _, name := range gone {
+		c.events = append(c.events, Event{TenantGone: name})
+		c.dropTenant(name)
+	}
 }
 
 func (c *change) arriveNodes(i *Intake) {
