@@ -97,7 +97,7 @@ func (c *Client) InRegion(region string) *Client {
 
 // inRegion adds the region to the query of a call that is about one directory's names.
 func (c *Client) inRegion(q request) url.Values {
-	if c.region == nil || !strings.HasPrefix(q.path, "/_shard/nodes") && !strings.HasPrefix(q.path, "/_shard/moves") {
+	if c.region == nil || !strings.HasPrefix(q.path, "/_shard/nodes") && !strings.HasPrefix(q.path, "/_shard/moves") && !strings.HasPrefix(q.path, "/_shard/tasks") {
 		return q.query
 	}
 	query := url.Values{"region": {*c.region}}

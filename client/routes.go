@@ -191,6 +191,26 @@ func (c *Client) DeleteRegion(ctx context.Context, name fsm.RegionName) error {
 	return err
 }
 
+// Tasks lists what the global group has a region's do, of one tenant alone where that is
+// named: those of the region whose server is asked, or of InRegion's.
+func (c *Client) Tasks(ctx context.Context, tenant fsm.TenantName) ([]proto.Task, error) {
+	query := url.Values{}
+	if tenant != "" {
+		query.Set("tenant", string(tenant))
+	}
+	var out []proto.Task
+	_, err := c.read(ctx, path("tasks"), query, &out)
+	return out, err
+}
+
+// Orphans lists the tenants about which a region's directory and the global one do not
+// agree.
+func (c *Client) Orphans(ctx context.Context) ([]proto.OrphanedTenant, error) {
+	var out []proto.OrphanedTenant
+	_, err := c.read(ctx, path("tasks", "orphans"), nil, &out)
+	return out, err
+}
+
 // HandRegion begins to give a region to its own group (proto.HandOverAdopt), or back to the
 // global one (proto.HandOverReturn). It goes on after the answer.
 func (c *Client) HandRegion(ctx context.Context, name fsm.RegionName, how string) (proto.RegionHandOver, error) {

@@ -1,12 +1,17 @@
 package controlplane
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"domicile/fsm"
+	"domicile/internal/audit"
 	"domicile/proto"
 )
 
@@ -31,6 +36,10 @@ func TestG2ARegionFollowsTheGlobalDirectoryAndServesItOn(t *testing.T) {
 			t.Errorf("the own stream is %+v", hello)
 		}
 		s.want(s.ask("GET", "/_shard/subscribe?directory=us", ""), 400, proto.CodeBadRequest)
+		if text := s.ask("GET", "/_metrics", "").text; !strings.Contains(text, fmt.Sprintf("\ndomicile_global_directory_revision %d\n", s.globalCopy().Revision())) ||
+			!strings.Contains(text, "\ndomicile_global_directory_age_seconds ") {
+			t.Errorf("metrics: %s", text)
+		}
 	}
 	g := r.global.leader()
 	if hello := g.greeting("/_shard/subscribe?directory=global"); hello.Authority != authority.Authority {
@@ -112,6 +121,34 @@ func TestG4AnyServerTakesAnyChange(t *testing.T) {
 	}
 	us.want(us.ask("GET", "/_shard/nodes/n1", ""), 200, "")
 	global.want(global.ask("GET", "/_shard/nodes/n1", ""), 404, fsm.CodeNodeUnknown)
+}
+
+// TestO4TheAuditLogTellsWhoAskedTheServerThatRelayed, between groups and within one; but of whom
+// its token is refused it takes no word.
+func TestO4TheAuditLogTellsWhoAskedTheServerThatRelayed(t *testing.T) {
+	dir := t.TempDir()
+	r := startRegionsWith(t, 1, func(c *Config) { c.Audit = filepath.Join(dir, string(c.ID)) }, "us")
+	us, global := r.of["us"].leader(), r.global.leader()
+	us.ask("DELETE", "/_shard/regions/nowhere", "", "X-Request-Id", "relayed")
+	global.ask("DELETE", "/_shard/regions/nowhere", "", "X-Request-Id", "asked")
+	global.ask("DELETE", "/_shard/regions/nowhere", "", "X-Request-Id", "refused", "Authorization", "Bearer wrong", proto.HeaderOriginPeer, "10.1.2.3", proto.HeaderRelayedBetween, "x/us")
+	lines := func(id string) (all []audit.Entry) {
+		text, _ := os.ReadFile(filepath.Join(dir, string(global.config.ID)))
+		for line := range strings.Lines(string(text)) {
+			var e audit.Entry
+			if json.Unmarshal([]byte(line), &e) == nil && e.RequestID == id {
+				all = append(all, e)
+			}
+		}
+		return all
+	}
+	for id, origin := range map[string]string{"relayed": "127.0.0.1", "asked": "", "refused": ""} {
+		global.until("has written a line", func() bool { return len(lines(id)) == 1 })
+		host, _, _ := strings.Cut(lines(id)[0].Origin, ":")
+		if host != origin {
+			t.Errorf("%s: the origin is %q, want %q", id, lines(id)[0].Origin, origin)
+		}
+	}
 }
 
 // TestG4ARelayEndsAtTheSecondGroup: what was relayed between groups and is not the

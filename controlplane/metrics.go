@@ -49,6 +49,35 @@ func (s *Server) register() error {
 			return err
 		}
 	}
+	return s.registerCopy()
+}
+
+// registerCopy makes the metrics of a region's copy of the global directory, under the
+// names that proxies have for theirs.
+func (s *Server) registerCopy() error {
+	if s.global == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_global_directory_revision",
+			Help: "Revision of the copy of the global directory, of a region's server; 0 without one."}, func() float64 {
+			if d := s.globalCopy(); d != nil {
+				return float64(d.Revision())
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "domicile_global_directory_age_seconds",
+			Help: "How long ago that copy was known to be the newest."}, func() float64 {
+			if s.globalCopy() == nil {
+				return 0
+			}
+			return s.global.Age().Seconds()
+		}),
+	} {
+		if err := s.config.Registry.Register(c); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -63,10 +63,16 @@ func parseMoveQuery(values url.Values) (moveQuery, error) {
 
 // takes reports whether a job is one of those asked for.
 func (q *moveQuery) takes(j *fsm.Job) bool {
-	if j.Kind != q.kind && (j.Kind != fsm.JobRelocate || q.kind != fsm.JobMove) || q.active && j.Ended != 0 || q.tenant != "" && j.Tenant != q.tenant {
+	if j.Kind != q.kind && (q.kind != fsm.JobMove || !isBetween(j)) || q.active && j.Ended != 0 || q.tenant != "" && j.Tenant != q.tenant {
 		return false
 	}
-	return q.node == "" || j.Source == q.node || j.Kind == fsm.JobMove && j.Targets[0].Node == q.node
+	return q.node == "" || j.Source == q.node || j.Other != nil && j.Other.Node == q.node ||
+		(j.Kind == fsm.JobMove || j.Kind == fsm.JobReceive) && j.Targets[0].Node == q.node
+}
+
+// isBetween reports whether a job is a move between directories, or a region's part of one.
+func isBetween(j *fsm.Job) bool {
+	return j.Kind == fsm.JobRelocate || j.Kind == fsm.JobDepart || j.Kind == fsm.JobReceive
 }
 
 // moveID reads the number of a move.
@@ -85,7 +91,7 @@ func (s *Server) listMoves(w http.ResponseWriter, r *http.Request, state *fsm.St
 	page := []proto.Move{}
 	turns := turnsOf(state)
 	for j := range state.JobsNewest(q.after) {
-		if !q.takes(j) {
+		if !q.takes(j) || j.Task != 0 && s.config.Region == "" { // the global group's own part of a move that is in the list
 			continue
 		}
 		if len(page) == q.limit {
@@ -104,7 +110,7 @@ func (s *Server) listMoves(w http.ResponseWriter, r *http.Request, state *fsm.St
 func (s *Server) getMove(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	id, ok := moveID(r.PathValue("move"))
 	job, there := state.Job(id)
-	if !ok || !there || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance && job.Kind != fsm.JobRelocate {
+	if !ok || !there || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance && !isBetween(job) {
 		return unknownMove(r.PathValue("move"))
 	}
 	httpserve.WriteJSON(w, http.StatusOK, s.describeMove(state, job))
@@ -128,9 +134,13 @@ func (s *Server) describe(state *fsm.State, j *fsm.Job, turns map[fsm.NodeName]i
 		s.describeRebalance(&out, state, j)
 		return out
 	}
-	if j.Kind == fsm.JobRelocate {
-		out.Kind = proto.KindMove
+	out.Kind = proto.KindMove
+	switch j.Kind {
+	case fsm.JobRelocate:
 		s.describeRelocation(&out, j)
+		return out
+	case fsm.JobDepart, fsm.JobReceive:
+		s.describePart(&out, j)
 		return out
 	}
 	t := j.Targets[0]
@@ -183,9 +193,11 @@ func stepOf(j *fsm.Job) proto.MoveStep {
 		return proto.MoveCopying
 	case fsm.StepRelease, fsm.StepThaw:
 		return proto.MoveFrozen
+	case fsm.StepSent:
+		return proto.MoveReleased
 	case fsm.StepPromote:
 		return proto.MoveFlipped
-	case fsm.StepClean:
+	case fsm.StepClean, fsm.StepRemove:
 		return proto.MoveCleaning
 	case fsm.StepUndo:
 		return proto.MoveUndoing

@@ -92,7 +92,20 @@ func (s *Server) waitRelocated(ctx context.Context, w http.ResponseWriter, id fs
 	case job.Refusal != nil:
 		return nil, notMoved(job)
 	}
+	s.alsoRelocated(w, job)
 	return s.describeRelocated(job), nil
+}
+
+// alsoRelocated says which other directory a move has changed last: that of the tenant's
+// home, or, where that is this one, that which it has left.
+func (s *Server) alsoRelocated(w http.ResponseWriter, job *fsm.Job) {
+	own, _ := s.ownName()
+	for _, region := range []fsm.RegionName{job.Home, job.From} {
+		if told, ok := s.told.get(job.ID, region); ok && told.at.Authority != own.Authority {
+			w.Header().Set(proto.HeaderAlso, told.at.String())
+			return
+		}
+	}
 }
 
 // describeRelocated tells of a move whose tenant is written in its new home.
@@ -108,6 +121,28 @@ func (s *Server) describeRelocated(job *fsm.Job) *proto.TenantMoved {
 		out.Unreplicated = "its region has not told of a copy in sync yet"
 	}
 	return out
+}
+
+// describePart adds to what is told of a region's part of a move between directories: the
+// other side as far as this one was told of it.
+func (s *Server) describePart(out *proto.Move, j *fsm.Job) {
+	own := s.config.Region
+	out.Tenant, out.Of, out.Step, out.PauseMS = j.Tenant, j.Task, stepOf(j), pauseOf(j)
+	if j.Kind == fsm.JobDepart {
+		out.From, out.FromRegion = j.Source, &own
+		if j.Other != nil {
+			out.To, out.Region = j.Other.Node, &j.Other.Region
+		}
+		return
+	}
+	out.To, out.Region = j.Targets[0].Node, &own
+	if j.Other != nil {
+		out.From, out.FromRegion = j.Other.Node, &j.Other.Region
+	}
+	if j.Ended == 0 {
+		r := s.known.receiving(j.ID)
+		out.Bytes, out.BytesTotal = r.Bytes, r.Total
+	}
 }
 
 // describeRelocation adds to what is told of a move what is known of one between

@@ -45,8 +45,8 @@ func (s *Server) routes() []httpserve.Route {
 		{Method: http.MethodPut, Path: regions + "/{region}", Name: "put_region", Handler: s.changeOf(s.byGlobal, s.putRegion)},
 		{Method: http.MethodDelete, Path: regions + "/{region}", Name: "delete_region", Handler: s.changeOf(s.byGlobal, s.deleteRegion)},
 
-		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.ledRead(s.listTasks, "tenant")},
-		{Method: http.MethodGet, Path: "/_shard/tasks/orphans", Name: "list_orphans", Handler: s.ledRead(s.listOrphans)},
+		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.readOf(s.byRegion, s.ledRead(s.listTasks, "tenant", "region"))},
+		{Method: http.MethodGet, Path: "/_shard/tasks/orphans", Name: "list_orphans", Handler: s.readOf(s.byRegion, s.ledRead(s.listOrphans, "region"))},
 		{Method: http.MethodPost, Path: "/_shard/tasks/census", Name: "census", Handler: s.change(s.census)},
 		{Method: http.MethodPost, Path: "/_shard/tasks/{job}", Name: "task", Handler: s.change(s.task)},
 

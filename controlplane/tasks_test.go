@@ -171,7 +171,7 @@ func TestG5WhatComesOfACallToARegionIsTold(t *testing.T) {
 	if a := ask(); a.Outcome != loops.Done || !a.Task.Over || a.Task.Unit == nil || a.Task.Unit.Node != "n1" || a.Task.Unit.Token != "" || !a.Task.Unit.Writable || a.Task.Unit.State != fsm.UnitActive {
 		t.Errorf("done: %+v, %+v", a, a.Task)
 	}
-	if told, ok := g.told.get(order.Job); !ok || told.at.Revision == 0 || !strings.HasSuffix(told.at.Authority, "/us") || told.task.Unit.Unreplicated == "" {
+	if told, ok := g.told.get(order.Job, "us"); !ok || told.at.Revision == 0 || !strings.HasSuffix(told.at.Authority, "/us") || told.task.Unit.Unreplicated == "" {
 		t.Errorf("told: %+v", told)
 	}
 	order.ID = 8

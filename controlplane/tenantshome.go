@@ -45,7 +45,7 @@ func (s *Server) reaches(c *change, region fsm.RegionName, name fsm.TenantName) 
 // createdElsewhere answers a create once the tenant can be written where it lives.
 func (s *Server) createdElsewhere(w http.ResponseWriter, c *change, result fsm.Result) error {
 	t := result.Tenant
-	if told, ok := s.told.get(fsm.JobID(t.Claim)); ok && told.task.Done && told.task.Unit != nil {
+	if told, ok := s.told.get(fsm.JobID(t.Claim), t.Home); ok && told.task.Done && told.task.Unit != nil {
 		w.Header().Set(proto.HeaderAlso, told.at.String())
 		u := told.task.Unit
 		if !u.Writable {
@@ -142,7 +142,7 @@ func (s *Server) deletedElsewhere(w http.ResponseWriter, c *change, name fsm.Ten
 	if err != nil {
 		return nil, s.deletePending(name, id)
 	}
-	if told, ok := s.told.get(id); ok && told.task.Done {
+	if told, ok := s.told.get(id, job.Home); ok && told.task.Done {
 		w.Header().Set(proto.HeaderAlso, told.at.String())
 	}
 	return job, nil

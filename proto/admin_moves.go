@@ -86,6 +86,7 @@ type Move struct {
 	Problem     string          `json:"problem,omitempty"`
 	Cause       string          `json:"cause"`             // move, drain or rebalance
 	Group       fsm.JobID       `json:"group,omitempty"`   // the rebalance that began it
+	Of          fsm.JobID       `json:"of,omitempty"`      // the global group's move of which this is a region's part, as its group tells of it
 	Planned     []PlannedMove   `json:"planned,omitempty"` // rebalance: that has not begun
 }
 

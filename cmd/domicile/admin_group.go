@@ -15,6 +15,9 @@ type adminRegions struct {
 	Delete regionsDelete `cmd:"" aliases:"rm" help:"Forget one that is no tenant's home."`
 	Adopt  regionsAdopt  `cmd:"" help:"Give a region's nodes and tenants to its own group, while they are in use."`
 	Return regionsReturn `cmd:"" help:"Give them back from its own group to the global one."`
+
+	Tasks   regionsTasks   `cmd:"" help:"List what the global group has a region's group do."`
+	Orphans regionsOrphans `cmd:"" help:"List the tenants about which a region's directory and the global one do not agree."`
 }
 
 type regionsList struct{}

@@ -62,10 +62,10 @@ var commands = map[string]string{
 	"POST /_shard/recovery/adopt":           "recovery adopt",
 	"GET /_shard/events":                    "events",
 	"GET /_shard/subscribe":                 "",
-	"GET /_shard/tasks":                     "", // between groups
-	"GET /_shard/tasks/orphans":             "",
+	"GET /_shard/tasks":                     "regions tasks",
+	"GET /_shard/tasks/orphans":             "regions orphans",
+	"POST /_shard/tasks/{job}":              "", // between groups
 	"POST /_shard/tasks/census":             "",
-	"POST /_shard/tasks/{job}":              "",
 	"POST /_shard/group/members":            "",
 }
 
@@ -191,6 +191,9 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 	has(admin(1, "regions", "put", "r1", "--routers", "http://127.0.0.1:1"), "region_unreachable")
 	has(admin(0, "regions", "put", "r1", "--routers", router+",http://127.0.0.1:1"), "r1 recorded", "not reached: http://127.0.0.1:1")
 	has(admin(0, "regions"), "r1", router)
+	has(admin(0, "regions", "tasks"), "JOB", "KIND", "TENANT", "STATE")
+	has(admin(0, "-o", "json", "regions", "orphans"), "[]")
+	has(admin(0, "regions", "orphans", "--help"), "elsewhere", "missing")
 	admin(0, "regions", "delete", "r1")
 	has(admin(0, "nodes", "get", "n1", "--region", "eu"), "n1")
 	has(admin(0, "tenants", "delete", "acme"), "deleted")

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"domicile/fsm"
 	"domicile/internal/history"
 	"domicile/internal/testcluster"
 	"domicile/internal/wait"
@@ -38,11 +40,18 @@ func createIn(t *testing.T, r *testcluster.Regions, region, name string) {
 }
 
 // moveTo moves a tenant to a region, asked of a process, and gives what that tells.
-func moveTo(t *testing.T, r *testcluster.Regions, by *testcluster.Process, name, region string) (moved proto.TenantMoved) {
+func moveTo(t *testing.T, r *testcluster.Regions, by *testcluster.Process, name, region string) proto.TenantMoved {
+	t.Helper()
+	moved, _ := movedTo(t, r, by, name, region)
+	return moved
+}
+
+// movedTo gives the whole answer, too.
+func movedTo(t *testing.T, r *testcluster.Regions, by *testcluster.Process, name, region string) (moved proto.TenantMoved, a testcluster.Answer) {
 	t.Helper()
 	key := fmt.Sprintf("move-%s-%d", name, time.Now().UnixNano())
 	wait.For(t, "tenant "+name+" is moved to "+region, func() error {
-		a := r.Do(http.MethodPost, by.URL+"/_shard/tenants/"+name+"/move", `{"region":"`+region+`"}`, "Idempotency-Key", key)
+		a = r.Do(http.MethodPost, by.URL+"/_shard/tenants/"+name+"/move", `{"region":"`+region+`"}`, "Idempotency-Key", key)
 		if a.Status != http.StatusOK {
 			return fmt.Errorf("%s", a)
 		}
@@ -52,7 +61,7 @@ func moveTo(t *testing.T, r *testcluster.Regions, by *testcluster.Process, name,
 	if string(moved.Region) != region {
 		t.Errorf("moved to %s: %+v", region, moved)
 	}
-	return moved
+	return moved, a
 }
 
 // noMoves waits until no move runs in the global directory.
@@ -84,7 +93,11 @@ func TestM1M4R21ATenantGoesFromRegionToRegionInUse(t *testing.T) {
 	awaitProgress(t, rec, 10, "acme", "beta")
 	for i, to := range []string{"tr", "eu", "us"} {
 		by := []*testcluster.Process{r.Own["us"].Proxies[0], r.Global.Proxies[0], r.Own["tr"].Controls[0]}[i]
-		m := moveTo(t, r, by, "acme", to)
+		m, a := movedTo(t, r, by, "acme", to)
+		also := map[string]string{"tr": "/tr", "eu": "/tr", "us": "/us"}[to]
+		if at, ok := proto.ParseAlso(a.Header.Get(proto.HeaderAlso)); !ok || !strings.HasSuffix(at.Authority, also) {
+			t.Errorf("the answer tells of the directory %q, too, want that of %s", a.Header.Get(proto.HeaderAlso), also)
+		}
 		t.Logf("acme went from %s to %s in %s: %d ms, pause %v ms, replica %q %q", m.From, m.To, m.Region, m.MS, deref(m.PauseMS), m.ReplicaOn, m.Unreplicated)
 		awaitProgress(t, rec, 10, "acme")
 		noMoves(t, r)
@@ -97,7 +110,37 @@ func TestM1M4R21ATenantGoesFromRegionToRegionInUse(t *testing.T) {
 		t.Error(err)
 	}
 	noMoves(t, r)
+	movesAreToldOf(t, r)
 	r.Verify("acme", "beta")
+}
+
+// movesAreToldOf: what has gone from or to a region its own group tells of, under the number of
+// the global group's move, too.
+func movesAreToldOf(t *testing.T, r *testcluster.Regions) {
+	t.Helper()
+	list := func(c *testcluster.Cluster) (all []proto.Move) {
+		r.Must(r.Do(http.MethodGet, c.AnyControl().URL+"/_shard/moves", ""), http.StatusOK).Decode(t, &all)
+		return all
+	}
+	known := map[fsm.JobID]proto.Move{}
+	for _, m := range list(r.Global) {
+		if m.Of != 0 {
+			t.Errorf("the global group tells of a part of a move: %+v", m)
+		}
+		known[m.ID] = m
+	}
+	for region, want := range map[string]int{"us": 3, "tr": 2} {
+		parts := list(r.Own[region])
+		for _, m := range parts {
+			of, ok := known[m.Of]
+			if !ok || m.Kind != proto.KindMove || m.Tenant != of.Tenant || m.Outcome != proto.MoveWasDone || m.From != of.From && m.To != of.To {
+				t.Errorf("%s tells of %+v, the global group of %+v", region, m, of)
+			}
+		}
+		if len(parts) != want {
+			t.Errorf("%s tells of %d moves, want %d", region, len(parts), want)
+		}
+	}
 }
 
 func deref(ms *uint64) uint64 {
