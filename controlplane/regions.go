@@ -44,6 +44,9 @@ func (s *Server) putRegion(w http.ResponseWriter, c *change) error {
 	if result.Created {
 		status = http.StatusCreated
 	}
+	if recorded, ok := s.group.State().Region(name); ok && c.replayed { // its routers were not asked again
+		region.Authority = recorded.Authority
+	}
 	s.logger.Info("region recorded", "region", string(name), "unreachable", silent)
 	httpserve.WriteJSON(w, status, proto.Region{Name: name, Routers: put.Routers, Authority: region.Authority, Unreachable: silent})
 	return nil
