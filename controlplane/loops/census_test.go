@@ -107,10 +107,10 @@ const gen = 1 << 50 // an epoch of the next generation
 // directory, for each way in which the directory can be behind.
 func TestI1WhereATenantLivesIsWhatTheRegionsSay(t *testing.T) {
 	s := newGlobalRecovery(t, func(s *recoverySim) {
-		for _, name := range []fsm.TenantName{"own-moved", "own-received", "own-stays", "own-over"} {
+		for _, name := range []fsm.TenantName{"own-moved", "own-received", "own-stays", "own-over", "own-back"} {
 			s.own(name)
 		}
-	}, "stays", "moved", "gone", "again", "came", "leftover", "sent", "flipped", "both", "chain")
+	}, "stays", "moved", "gone", "again", "came", "leftover", "sent", "flipped", "both", "chain", "stale")
 	id := func(name fsm.TenantName) fsm.UnitID { return s.claim(name) }
 	s.claims("us", "stays", id("stays"), fsm.ClaimOwn, 1)
 	s.claims("tr", "moved", id("moved"), fsm.ClaimOwn, gen|9)
@@ -137,7 +137,15 @@ func TestI1WhereATenantLivesIsWhatTheRegionsSay(t *testing.T) {
 	s.moves("us", "chain", id("chain"), fsm.ClaimReceiving, 2*gen|7, 706, "tr")
 	s.moves("tr", "chain", id("chain"), fsm.ClaimDeparted, 2*gen|7, 706, "us")
 	s.moves("us", "chain-2", 9003, fsm.ClaimReceiving, 7, 707, "tr") // whose source is no more
+	// A region that was recovered from before the tenant left, and one of before a name was
+	// made again.
+	s.claims("tr", "stale", id("stale"), fsm.ClaimOwn, 7)
+	s.moves("us", "stale", id("stale"), fsm.ClaimSent, gen|7, 708, "eu")
+	s.claims("us", "own-stays", 3, fsm.ClaimOwn, 1)
+	s.moves("us", "own-back", id("own-back"), fsm.ClaimSent, 7, 709, "eu")
+	s.holds("n1", primary(s.id("own-back"), gen|7, 5))
 	want := map[fsm.TenantName]string{
+		"own-back": "n1 n2:syncing", "stale": fmt.Sprintf("us id %d", id("stale")),
 		"stays": fmt.Sprintf("us id %d", id("stays")), "moved": fmt.Sprintf("tr id %d", id("moved")), "gone": fmt.Sprintf("us id %d", id("gone")), "again": "tr id 9000", "new": "us id 9001",
 		"own-moved": fmt.Sprintf("us id %d", id("own-moved")), "own-received": "n1 n2:syncing", "own-stays": "n1 n2:syncing", "own-over": "us id 9002",
 		"came": "n2", "leftover": fmt.Sprintf("us id %d", id("leftover")), "sent": fmt.Sprintf("us id %d", id("sent")), "flipped": fmt.Sprintf("tr id %d", id("flipped")),
