@@ -84,6 +84,14 @@ func (s *testServer) backup() string {
 // restored starts a server in the place of one that was lost with its folder, from a backup.
 func (g *testGroup) restored(s *testServer, file string) *testServer {
 	s.t.Helper()
+	next := g.anew(s)
+	next.want(next.ask("POST", "/_shard/restore", file), 200, "")
+	return next
+}
+
+// anew starts a server in the place of one that was lost with its folder.
+func (g *testGroup) anew(s *testServer) *testServer {
+	s.t.Helper()
 	s.kill()
 	config := s.config
 	config.DataDir = filepath.Join(s.t.TempDir(), "new")
@@ -95,7 +103,6 @@ func (g *testGroup) restored(s *testServer, file string) *testServer {
 		up, _ := state.Upstream()
 		return m != nil && m.API != "" && (up.Authority != "" || config.Region == "") && next.ask("GET", "/_ready", "").status == 200
 	})
-	next.want(next.ask("POST", "/_shard/restore", file), 200, "")
 	return next
 }
 

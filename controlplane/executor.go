@@ -38,8 +38,8 @@ type executor struct {
 	regions func(context.Context, loops.TaskAction) loops.TaskAnswer
 	// census reads a region for a recovery of the global directory.
 	census func(context.Context, loops.RegionCall) loops.RegionAnswer
-	// homes tells a recovery which tenants live elsewhere; it is that long in this term.
-	homes func(sofar time.Duration) *loops.Homes
+	// homes tells a recovery which tenants live elsewhere.
+	homes func() *loops.Homes
 	// given tells it in a term what it waits for of the other groups.
 	given func(term uint64) loops.Given
 	// names is what a region's group knows of the global directory; nil: nothing.
@@ -163,7 +163,7 @@ func (s *shift) step(ctx context.Context) <-chan time.Time {
 		s.news = newsOf(s.keeper, state)
 	}
 	if state.Recovering() {
-		s.news.Homes, s.news.Given = s.homes(time.Since(s.began)), s.given(s.term)
+		s.news.Homes, s.news.Given = s.homes(), s.given(s.term)
 	}
 	s.news.Names = s.names()
 	plan := loops.Next(state, s.memory, &s.news, now)

@@ -120,9 +120,11 @@ func (s *Server) givenAway(ctx context.Context, term uint64, state *fsm.State) s
 	return ""
 }
 
-// givenToUs asks every group that may have given something. One that is not reached is waited
-// for as long as a newer copy of the global directory is: what it has given is told of again
-// in another recovery.
+// givenWait is for how long a group that is not reached is waited for.
+const givenWait = 20 * time.Second
+
+// givenToUs asks every group that may have given something. What one that is not reached in
+// givenWait has given is told of again in another recovery.
 func (s *Server) givenToUs(ctx context.Context, sofar time.Duration) string {
 	state := s.group.State()
 	for _, o := range s.mayGive(state) {
@@ -130,7 +132,7 @@ func (s *Server) givenToUs(ctx context.Context, sofar time.Duration) string {
 		in, r, _ := s.askIntake(ctx, o, 1, nil)
 		cancel()
 		switch {
-		case r != nil && sofar < homesWait:
+		case r != nil && sofar < givenWait:
 			return "whether a region is being given to this group is asked: " + r.Text
 		case r != nil || in.Gives == nil || s.config.Region != "" && in.Gives.Region != s.config.Region:
 			continue

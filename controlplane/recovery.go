@@ -99,30 +99,31 @@ func describeOrphan(o *loops.Orphan) proto.Orphan {
 	return d
 }
 
-const (
-	// homesAge is how old a region's copy of the global directory may be where its own is
-	// being recovered, and homesWait for how long a newer one is waited for: where the link
-	// is cut no tenant moves, and what this server has kept does.
-	homesAge  = 5 * time.Second
-	homesWait = 20 * time.Second
-)
+// homesAge is how old a region's copy of the global directory may be where its own is being
+// recovered.
+const homesAge = 5 * time.Second
 
 // tenantsElsewhere tells a recovery of a region's directory which tenants have moved away meanwhile:
-// what the region's nodes hold of these is not theirs to write (I1).
-func (s *Server) tenantsElsewhere(sofar time.Duration) *loops.Homes {
+// what the region's nodes hold of these is not theirs to write (I1). A copy that may be from
+// before one moved tells nothing: the global group is waited for, or written off.
+func (s *Server) tenantsElsewhere() *loops.Homes {
 	if s.global == nil || len(s.config.Global) == 0 {
 		return nil
 	}
+	const orWithout = "; or write it off (region global), so that the region goes by the copy that it has kept: only where no tenant has moved away from here since that is from"
 	d := s.globalCopy()
 	up, _ := s.group.State().Upstream()
+	forgone := s.group.State().Recovery().WithoutRegion(fsm.GlobalGroup)
 	switch {
+	case d == nil && forgone:
+		return nil
 	case d == nil:
-		return &loops.Homes{Problem: "this server has no copy of the global directory, which says which tenants have moved to other regions: a server of --global has to be reached"}
-	case s.global.Age() > homesAge && sofar < homesWait:
-		return &loops.Homes{Problem: "the global directory, which says which tenants have moved to other regions, is asked for anew"}
-	case d.Position().History < up.History:
+		return &loops.Homes{Problem: "this server has no copy of the global directory, which says which tenants have moved to other regions: a server of --global has to be reached" + orWithout}
+	case d.Position().History < up.History && !forgone:
 		return &loops.Homes{Problem: "the global directory was recovered, and this server's copy is from before: what it says of where tenants live may be over. " +
 			"Where the global directory is being recovered at this time, and waits for this region, write this region off there"}
+	case s.global.Age() > homesAge && !forgone:
+		return &loops.Homes{Problem: "the global directory, which says which tenants have moved to other regions, is asked for anew: a server of --global has to be reached" + orWithout}
 	}
 	current := s.global.Age() <= homesAge
 	here := func(t fsm.TenantName, id fsm.UnitID) bool {

@@ -1,8 +1,8 @@
 package controlplane
 
 import (
+	"strings"
 	"testing"
-	"time"
 
 	"domicile/fsm"
 )
@@ -19,7 +19,7 @@ func TestI1ARecoveredRegionAsksTheGlobalDirectoryWhichTenantsAreIts(t *testing.T
 	r.settled()
 	us := r.of["us"].leader()
 	here, _ := us.group.State().Placed("here")
-	homes := us.tenantsElsewhere(0)
+	homes := us.tenantsElsewhere()
 	elsewhere := func(name fsm.TenantName, id fsm.UnitID, held bool) bool { return homes.Elsewhere(name, id, held) }
 	if homes == nil || homes.Problem != "" || elsewhere("here", here.ID, true) || !elsewhere("there", 7, true) {
 		t.Errorf("us knows of %+v", homes)
@@ -31,7 +31,7 @@ func TestI1ARecoveredRegionAsksTheGlobalDirectoryWhichTenantsAreIts(t *testing.T
 	if elsewhere("new", here.ID, true) {
 		t.Error("us gives up what it has made for a job of the global group")
 	}
-	if g.tenantsElsewhere(0) != nil {
+	if g.tenantsElsewhere() != nil {
 		t.Error("the global group asks itself")
 	}
 	const body = `{"tenant":"there","id":7,"node":"n1"}`
@@ -49,8 +49,51 @@ func TestI1ARecoveredRegionAsksTheGlobalDirectoryWhichTenantsAreIts(t *testing.T
 	}
 
 	r.cut("us")
-	us.until("knows that its copy is old", func() bool { return us.tenantsElsewhere(0).Problem != "" })
-	if homes := us.tenantsElsewhere(time.Minute); homes.Problem != "" || !homes.Elsewhere("there", 7, true) || homes.Elsewhere("new", 7, false) || homes.Elsewhere("here", here.ID+1, true) {
-		t.Errorf("cut off, us goes by %+v", homes)
+	us.until("knows that its copy is old", func() bool { return us.tenantsElsewhere().Problem != "" })
+	us.want(us.ask("POST", "/_shard/recovery/write-off", `{"region":"global"}`), 409, "group_conflict")
+}
+
+// TestI1ARegionThatIsRecoveredCutOffTakesAnOperatorsWordForItsCopy of the global directory: a
+// tenant that has moved away after that was kept would be written in two regions.
+func TestI1ARegionThatIsRecoveredCutOffTakesAnOperatorsWordForItsCopy(t *testing.T) {
+	r := startRegions(t, 1, "us", "eu")
+	n1 := r.withNode("us", "n1", "a")
+	r.withNode("eu", "e1", "a")
+	g, us := r.global.leader(), r.of["us"].leader()
+	for _, name := range []string{"here", "there"} {
+		g.want(g.ask("PUT", "/_shard/tenants/"+name, `{"region":"us"}`), 201, "")
+	}
+	here, _ := us.group.State().Placed("here")
+	there, _ := us.group.State().Placed("there")
+	file := us.backup()
+	g.want(g.ask("DELETE", "/_shard/tenants/there", ""), 204, "")
+	g.want(g.ask("PUT", "/_shard/tenants/there", `{"region":"eu"}`), 201, "")
+	n1.mu.Lock() // it was never removed from it
+	n1.units["there"] = there.ID
+	n1.mu.Unlock()
+	r.settled()
+
+	next := r.of["us"].anew(us)
+	r.links[next] = r.links[us]
+	us = next
+	us.until("has the global directory", func() bool { d := us.globalCopy(); return d != nil && d.Revision() >= g.group.State().Revision() })
+	r.cut("us")
+	us.until("knows that its copy is old", func() bool { return us.global.Age() > homesAge })
+	us.want(us.ask("POST", "/_shard/restore", file), 200, "")
+	us.until("waits for the global group", func() bool {
+		return strings.Contains(us.ask("GET", "/_shard/recovery", "").text, "region global")
+	})
+	us.want(us.ask("POST", "/_shard/recovery/write-off", `{"region":"eu"}`), 404, fsm.CodeRegionUnknown)
+	us.want(us.ask("POST", "/_shard/recovery/write-off", `{"region":"global"}`), 200, "")
+	us.until("is recovered", func() bool { return !us.group.State().Recovering() })
+	homes := us.tenantsElsewhere()
+	if homes.Problem != "" || !homes.Elsewhere("there", there.ID, true) || homes.Elsewhere("new", 7, false) || homes.Elsewhere("here", here.ID+1, true) {
+		t.Errorf("by its copy us goes by %+v", homes)
+	}
+	if u, known := us.group.State().Placed("there"); known && u.State == fsm.UnitActive {
+		t.Errorf("us serves %+v, which lives in eu", u)
+	}
+	if u, _ := us.group.State().Placed("here"); u == nil || u.State != fsm.UnitActive {
+		t.Errorf("us does not serve here: %+v", u)
 	}
 }

@@ -121,7 +121,7 @@ func (c *change) mayGiveHere(g Giver, r RegionName) *Refusal {
 	of := groupOf(g.Authority)
 	recorded, known := c.regions.Get(of)
 	switch {
-	case c.scope.Region != "" && of != "global":
+	case c.scope.Region != "" && of != GlobalGroup:
 		return refuse(CodeScope, "region "+string(c.scope.Region)+" takes what the global group gives, and nothing of "+clip(g.Authority), "region", string(c.scope.Region))
 	case c.scope.Region == "" && (!validRegion(of) || r != "" && r != of):
 		return refuse(CodeScope, "the global group takes a region back from that region's own group, and not from "+clip(g.Authority), "region", string(r))

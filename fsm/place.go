@@ -158,7 +158,7 @@ func unknownNode(name NodeName) *Refusal {
 
 // validRegion reports whether r may name a region: "global" stands for the
 // global group (Scope.Authority).
-func validRegion(r RegionName) bool { return ValidName(string(r)) && r != "global" }
+func validRegion(r RegionName) bool { return ValidName(string(r)) && r != GlobalGroup }
 
 // regionText names a region to people.
 func regionText(r RegionName) string {

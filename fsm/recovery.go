@@ -61,7 +61,7 @@ type Recovery struct {
 	// recorded, that an operator said to go on without; sorted.
 	WrittenOff []string
 	// WrittenOffRegions are regions with a directory of their own that an operator said
-	// to go on without; sorted.
+	// to go on without; sorted. In a region's recovery, GlobalGroup.
 	WrittenOffRegions []RegionName
 	// Taken is the last tenant that was taken over, or "": they are taken over by
 	// name. Settled says that all are.
@@ -85,8 +85,19 @@ const LostKept = 1000
 
 // WithoutRegion reports whether an operator said to go on without a region.
 func (r *Recovery) WithoutRegion(region RegionName) bool {
+	if r == nil {
+		return false
+	}
 	_, found := slices.BinarySearch(r.WrittenOffRegions, region)
 	return found
+}
+
+// ForgetRecovery forgets a recovery that the state is from the middle of: what an operator
+// said in it (WrittenOff) was not said for the one that begins with a backup.
+func (s *State) ForgetRecovery() {
+	if s.Recovering() {
+		s.recovery = nil
+	}
 }
 
 // Running reports whether the directory is being recovered.
@@ -310,8 +321,13 @@ func (c *change) fromTheStart() *Recovery {
 	return &Recovery{ID: was.ID, Cause: was.Cause, Began: was.Began, Raised: was.Raised, WrittenOff: was.WrittenOff, WrittenOffRegions: was.WrittenOffRegions}
 }
 
+// GlobalGroup stands for the global group where regions are named: no region is called so.
+const GlobalGroup RegionName = "global"
+
+// forgoRegion has a recovery of the global directory go on without a region, or one of a
+// region's without what the global directory says by now.
 func (c *change) forgoRegion(r RegionName) *Refusal {
-	if _, known := c.regions.Get(r); !known {
+	if _, known := c.regions.Get(r); !known && (c.scope.Region == "" || r != GlobalGroup) {
 		return refuse(CodeRegionUnknown, "region "+clip(string(r))+" is not recorded as one that keeps its own directory", "region", clip(string(r)))
 	}
 	if c.recovery.WithoutRegion(r) {

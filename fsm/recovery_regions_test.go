@@ -107,6 +107,17 @@ func TestI1ARecoveredGlobalDirectoryGivesUpWhatARegionHas(t *testing.T) {
 	d.refused(fsm.CodeTenantExists, &fsm.CreateTenant{Name: "gone", Node: ptr(fsm.NodeName("e1"))})
 }
 
+// TestO6ABackupFromTheMiddleOfARecoveryHasNoWordsForTheNext: what was given up then may be
+// back by now.
+func TestO6ABackupFromTheMiddleOfARecoveryHasNoWordsForTheNext(t *testing.T) {
+	d := newHomes(t)
+	d.ok(&fsm.ForgoNode{Recovery: d.recover(), Region: "us"})
+	d.ForgetRecovery()
+	if err := d.Recover(fsm.RecoverRestored, 12, self, d.Now()); err != nil || d.Recovery().WithoutRegion("us") || d.Recovery().Raised != 0 {
+		t.Errorf("%v, %+v", err, d.Recovery())
+	}
+}
+
 // TestO6ARegionThatCannotBeReadBlocksUntilItIsWrittenOff: and then its tenants keep their
 // names. One that is recorded meanwhile is read, too.
 func TestO6ARegionThatCannotBeReadBlocksUntilItIsWrittenOff(t *testing.T) {
@@ -115,6 +126,7 @@ func TestO6ARegionThatCannotBeReadBlocksUntilItIsWrittenOff(t *testing.T) {
 	all := d.nodeRefs("e1", "e2")
 	d.refused(fsm.CodeStale, &fsm.TakeOver{Recovery: id}, "acme", "us")
 	d.refused(fsm.CodeRegionUnknown, &fsm.ForgoNode{Recovery: id, Region: "eu"}, "eu")
+	d.refused(fsm.CodeRegionUnknown, &fsm.ForgoNode{Recovery: id, Region: fsm.GlobalGroup}, "global")
 	d.ok(&fsm.ForgoNode{Recovery: id, Region: "us"})
 	d.ok(&fsm.ForgoNode{Recovery: id, Region: "us"})
 	d.ok(&fsm.TakeOver{Recovery: id})
@@ -135,7 +147,11 @@ func TestO6ARegionThatCannotBeReadBlocksUntilItIsWrittenOff(t *testing.T) {
 	d.ok(&fsm.ForgoNode{Recovery: id, Region: "us"})
 	d.ok(&fsm.TakeOver{Recovery: id})
 	d.ok(&fsm.EndRecovery{Recovery: id, Nodes: all, Regions: []fsm.RegionName{"ap", "tr"}})
+	d.ForgetRecovery()
 	d.wantHome("acme", d.home("acme"))
+	if d.Recovery() == nil {
+		t.Error("a recovery that has ended is forgotten")
+	}
 }
 
 // TestG5I8JobsOfRegionsEndWithARecovery, whatever their step: where the tenant is decides.

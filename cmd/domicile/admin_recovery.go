@@ -158,7 +158,7 @@ func recoveryRows(r *proto.Recovery) [][]string {
 
 type recoveryWriteOff struct {
 	Node   string         `arg:"" optional:"" help:"Name of a recorded node, or the address of one that is not recorded."`
-	Region fsm.RegionName `help:"A region that keeps its own directory, in place of a node."`
+	Region fsm.RegionName `help:"A region that keeps its own directory, in place of a node; 'global' in a region's own recovery that does not reach the global group."`
 }
 
 // Run writes a node, or a region, off for the recovery.

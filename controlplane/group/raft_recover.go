@@ -343,6 +343,7 @@ func (g *Group) Restore(ctx context.Context, backup *fsm.State, history uint64) 
 	case history != 0 && history <= scope.History:
 		return &MembershipError{Text: fmt.Sprintf("the backup is of history %d; a newer one is wanted", scope.History)}
 	}
+	backup.ForgetRecovery()
 	return g.reseed(ctx, backup, fsm.RecoverRestored, max(history, scope.History+1))
 }
 
