@@ -25,7 +25,7 @@ func (s *Server) drainNode(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := s.drainQuery(c.Request, name); err != nil {
+	if err := s.namedNode(c.Request, name); err != nil {
 		return err
 	}
 	if !c.replayed && !body.Force {
@@ -44,17 +44,6 @@ func (s *Server) drainNode(w http.ResponseWriter, c *change) error {
 		n = now
 	}
 	httpserve.WriteJSON(w, http.StatusAccepted, drainBegun(s.group.State(), n))
-	return nil
-}
-
-// drainQuery checks what all requests about a drain have in common.
-func (s *Server) drainQuery(r *http.Request, name fsm.NodeName) error {
-	if err := s.nodeQuery(r, nil); err != nil {
-		return err
-	}
-	if !fsm.ValidName(string(name)) {
-		return badName("node", string(name))
-	}
 	return nil
 }
 
@@ -114,8 +103,11 @@ func (s *Server) getDrain(w http.ResponseWriter, r *http.Request, state *fsm.Sta
 		return err
 	}
 	n, err := draining(state, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !ofRegion(r, n):
+		return unknownNode(r, name)
 	}
 	out := proto.DrainState{DrainBegun: drainBegun(state, n), State: proto.Draining, Force: n.Drain.Forced, Since: timeOf(n.Drain.Since)}
 	out.Primaries, out.Copies = state.NodeHolds(name)
@@ -149,7 +141,7 @@ func (s *Server) endDrain(w http.ResponseWriter, c *change) error {
 	if err := c.none(); err != nil {
 		return err
 	}
-	if err := s.drainQuery(c.Request, name); err != nil {
+	if err := s.namedNode(c.Request, name); err != nil {
 		return err
 	}
 	if !c.replayed {

@@ -34,17 +34,13 @@ func (s *Server) failOver(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := s.nodeQuery(c.Request, nil); err != nil {
+	if err := s.namedNode(c.Request, name); err != nil {
 		return err
-	}
-	if !fsm.ValidName(string(name)) {
-		return badName("node", string(name))
 	}
 	state := s.group.State()
 	node, ok := state.Node(name)
 	if !ok {
-		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name),
-			Fields: map[string]string{"node": string(name)}})
+		return unknownNode(c.Request, name)
 	}
 	f := &handFailover{Server: s, c: c, w: w, node: node, force: body.Force, held: heldBy(state, name)}
 	ctx, cancel := context.WithTimeout(c.Context(), maxFailoverWait)

@@ -89,6 +89,10 @@ func (s *Server) listMoves(w http.ResponseWriter, r *http.Request, state *fsm.St
 		return err
 	}
 	page := []proto.Move{}
+	if ofNowhere(r, state) {
+		httpserve.WriteJSON(w, http.StatusOK, page)
+		return nil
+	}
 	turns := turnsOf(state)
 	for j := range state.JobsNewest(q.after) {
 		if !q.takes(j) || j.Task != 0 && s.config.Region == "" { // the global group's own part of a move that is in the list
@@ -110,7 +114,7 @@ func (s *Server) listMoves(w http.ResponseWriter, r *http.Request, state *fsm.St
 func (s *Server) getMove(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	id, ok := moveID(r.PathValue("move"))
 	job, there := state.Job(id)
-	if !ok || !there || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance && !isBetween(job) {
+	if !ok || !there || ofNowhere(r, state) || job.Kind != fsm.JobMove && job.Kind != fsm.JobRebalance && !isBetween(job) {
 		return unknownMove(r.PathValue("move"))
 	}
 	httpserve.WriteJSON(w, http.StatusOK, s.describeMove(state, job))

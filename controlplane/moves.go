@@ -38,9 +38,18 @@ func (s *Server) moveTenant(w http.ResponseWriter, c *change) error {
 	if err != nil {
 		return err
 	}
+	to := wanted{tenant: name, node: body.To, region: body.Region}
+	to.lives, _ = s.group.State().TenantRegion(name)
 	if s.crosses(name, &body) {
-		return s.relocateTenant(w, c, name, &body)
+		err = s.relocateTenant(w, c, name, &body)
+	} else {
+		err = s.moveWithin(w, c, cmd, &body)
 	}
+	return s.ofAnotherRegion(w, c, to, err)
+}
+
+// moveWithin moves a tenant to another node of this directory.
+func (s *Server) moveWithin(w http.ResponseWriter, c *change, cmd *fsm.BeginMove, body *proto.MoveTenant) error {
 	if !c.replayed {
 		if err := s.chooseTarget(c.Context(), cmd); err != nil {
 			return err
@@ -50,7 +59,7 @@ func (s *Server) moveTenant(w http.ResponseWriter, c *change) error {
 	if err != nil {
 		return err
 	}
-	return s.answerMove(w, c, s.jobOf(c, result), &body, s.waitMoved)
+	return s.answerMove(w, c, s.jobOf(c, result), body, s.waitMoved)
 }
 
 // answerMove answers once a move has ended, which wait tells; with its job where that is
@@ -285,7 +294,7 @@ func (s *Server) cancelMove(w http.ResponseWriter, c *change) error {
 		return err
 	}
 	id, ok := moveID(c.PathValue("move"))
-	if !ok {
+	if !ok || ofNowhere(c.Request, s.group.State()) {
 		return unknownMove(c.PathValue("move"))
 	}
 	if _, err := s.propose(w, c, &fsm.CancelMove{ID: id, Reason: "an operator cancelled it"}); err != nil {

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -19,10 +20,13 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&put); err != nil {
 		return err
 	}
-	if err := s.nodeQuery(c.Request, put.Region); err != nil {
+	if err := checkNode(name, &put); err != nil {
 		return err
 	}
-	if err := checkNode(name, &put); err != nil {
+	if err := s.changesDirectory(name, put.Region); err != nil {
+		return err
+	}
+	if err := s.nodeQuery(c.Request, put.Region); err != nil {
 		return err
 	}
 	cmd := &fsm.PutNode{Name: name, Addr: put.Addr, Token: put.Token, Region: put.Region,
@@ -112,13 +116,17 @@ func (s *Server) askNode(ctx context.Context, state *fsm.State, cmd *fsm.PutNode
 	if known && token == nil {
 		token = &recorded.Token
 	}
+	in := ""
+	if !s.alone(state) {
+		in = " in the directory of " + s.own().String()
+	}
 	switch {
 	case addr == nil && token == nil:
-		return badRequest("node %s is not recorded yet: its addr and its token are missing (CLI: --addr, --node-token)", cmd.Name)
+		return badRequest("node %s is not recorded yet%s: its addr and its token are missing (CLI: --addr, --node-token)", cmd.Name, in)
 	case addr == nil:
-		return badRequest("node %s is not recorded yet: its addr is missing (CLI: --addr)", cmd.Name)
+		return badRequest("node %s is not recorded yet%s: its addr is missing (CLI: --addr)", cmd.Name, in)
 	case token == nil:
-		return badRequest("node %s is not recorded yet: its token is missing (CLI: --node-token)", cmd.Name)
+		return badRequest("node %s is not recorded yet%s: its token is missing (CLI: --node-token)", cmd.Name, in)
 	}
 	if err := standbyKnown(state, cmd); err != nil {
 		return err
@@ -208,6 +216,35 @@ func (s *Server) nodeQuery(r *http.Request, body *fsm.RegionName) error {
 	return nil
 }
 
+// namedNode checks what changes of a recorded node have in common: its name, and ?region=,
+// where it must be: a node of another region has another one's name.
+func (s *Server) namedNode(r *http.Request, name fsm.NodeName) error {
+	if err := s.nodeQuery(r, nil); err != nil {
+		return err
+	}
+	if !fsm.ValidName(string(name)) {
+		return badName("node", string(name))
+	}
+	if n, ok := s.group.State().Node(name); ok && !ofRegion(r, n) {
+		return unknownNode(r, name)
+	}
+	return nil
+}
+
+// ofRegion reports whether a node is of the region of ?region=, where that is given.
+func ofRegion(r *http.Request, n *fsm.Node) bool {
+	query := r.URL.Query()
+	return !query.Has("region") || fsm.RegionName(query.Get("region")) == n.Region
+}
+
+func unknownNode(r *http.Request, name fsm.NodeName) error {
+	in := ""
+	if query := r.URL.Query(); query.Has("region") {
+		in = " in region " + strconv.Quote(query.Get("region"))
+	}
+	return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name) + in, Fields: map[string]string{"node": string(name)}})
+}
+
 // nodeRegion refuses a read that asks for the nodes of another directory.
 func (s *Server) nodeRegion(r *http.Request) error {
 	query := r.URL.Query()
@@ -235,12 +272,9 @@ func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := s.nodeQuery(c.Request, nil); err != nil {
-		return err
-	}
 	name := fsm.NodeName(c.PathValue("node"))
-	if !fsm.ValidName(string(name)) {
-		return badName("node", string(name))
+	if err := s.namedNode(c.Request, name); err != nil {
+		return err
 	}
 	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name, Force: body.Force}); err != nil {
 		return err
@@ -256,7 +290,9 @@ func (s *Server) listNodes(w http.ResponseWriter, r *http.Request, state *fsm.St
 	}
 	nodes := []proto.Node{}
 	for n := range state.Nodes() {
-		nodes = append(nodes, s.describeNode(state, n))
+		if ofRegion(r, n) {
+			nodes = append(nodes, s.describeNode(state, n))
+		}
 	}
 	httpserve.WriteJSON(w, http.StatusOK, nodes)
 	return nil
@@ -271,9 +307,8 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request, state *fsm.Stat
 		return err
 	}
 	n, ok := state.Node(name)
-	if !ok {
-		return refusal(&fsm.Refusal{Code: fsm.CodeNodeUnknown, Text: "no node is called " + string(name),
-			Fields: map[string]string{"node": string(name)}})
+	if !ok || !ofRegion(r, n) {
+		return unknownNode(r, name)
 	}
 	httpserve.WriteJSON(w, http.StatusOK, s.describeNode(state, n))
 	return nil

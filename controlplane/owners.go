@@ -40,6 +40,46 @@ func (s *Server) byRegion(r *http.Request, body []byte) (owner, error) {
 	return s.own(), nil
 }
 
+// ofNowhere reports whether ?region= names a region that no directory knows: nothing is of
+// it. The global group is asked for such a one.
+func ofNowhere(r *http.Request, state *fsm.State) bool {
+	query := r.URL.Query()
+	region := fsm.RegionName(query.Get("region"))
+	scope, _ := state.Scope()
+	if !query.Has("region") || region == scope.Region {
+		return false
+	}
+	for n := range state.Nodes() {
+		if n.Region == region {
+			return false
+		}
+	}
+	_, recorded := state.Region(region)
+	return !recorded
+}
+
+// byNode is for a node that is recorded or changed: byRegion, where the region's directory
+// has the node, or is to. One that this directory alone has is not taken to another by
+// naming a region of that one: its own group says so.
+func (s *Server) byNode(r *http.Request, body []byte) (owner, error) {
+	o, err := s.byRegion(r, body)
+	if err != nil || o == s.own() || r.URL.Query().Has("region") || r.Header.Get(proto.HeaderRelayedBetween) != "" {
+		return o, err
+	}
+	var put proto.PutNode
+	name := fsm.NodeName(r.PathValue("node"))
+	if json.Unmarshal(body, &put) != nil || put.Addr != nil && put.Token != nil {
+		return o, nil // a new node, for all that is known here
+	}
+	if _, here := s.group.State().Node(name); !here {
+		return o, nil
+	}
+	if _, there, err := s.askForNode(r, o, name); there || err != nil {
+		return o, nil
+	}
+	return s.own(), nil
+}
+
 // byTenant is for what is of a tenant, in its home.
 func (s *Server) byTenant(r *http.Request, _ []byte) (owner, error) {
 	return s.homeOf(fsm.TenantName(r.PathValue("tenant"))), nil

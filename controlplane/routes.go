@@ -13,7 +13,7 @@ func (s *Server) routes() []httpserve.Route {
 	return []httpserve.Route{
 		{Method: http.MethodGet, Path: nodes, Name: "list_nodes", Handler: s.readOf(s.byRegion, s.ledRead(s.listNodes, "region"))},
 		{Method: http.MethodGet, Path: nodes + "/{node}", Name: "get_node", Handler: s.readOf(s.byRegion, s.ledRead(s.getNode, "region"))},
-		{Method: http.MethodPut, Path: nodes + "/{node}", Name: "put_node", Handler: s.changeOf(s.byRegion, s.putNode)},
+		{Method: http.MethodPut, Path: nodes + "/{node}", Name: "put_node", Handler: s.changeOf(s.byNode, s.putNode)},
 		{Method: http.MethodDelete, Path: nodes + "/{node}", Name: "delete_node", Handler: s.changeOf(s.byRegion, s.deleteNode)},
 		{Method: http.MethodPost, Path: nodes + "/{node}/failover", Name: "fail_over", Handler: s.changeOf(s.byRegion, s.failOver)},
 		{Method: http.MethodPost, Path: nodes + "/{node}/drain", Name: "drain_node", Handler: s.changeOf(s.byRegion, s.drainNode)},

@@ -277,9 +277,9 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request, state *fsm.St
 	if tenant != "" && !fsm.ValidName(string(tenant)) {
 		return badName("tenant", string(tenant))
 	}
-	tasks := []*proto.Task{}
+	tasks, nowhere := []*proto.Task{}, ofNowhere(r, state)
 	for t := range state.Tasks() {
-		if tenant == "" || t.Tenant == tenant {
+		if (tenant == "" || t.Tenant == tenant) && !nowhere {
 			tasks = append(tasks, s.describeTask(state, t).Shown())
 		}
 	}

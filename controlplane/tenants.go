@@ -50,13 +50,14 @@ func (s *Server) putTenant(w http.ResponseWriter, c *change) error {
 	s.asked.begin(name, httpserve.RequestID(c.Context()))
 	defer s.asked.end(name)
 	result, err := s.propose(w, c, cmd)
-	if err != nil {
-		return err
+	if err == nil && result.Job != 0 {
+		err = s.created(w, c, name, result.Job)
 	}
-	if result.Job != 0 {
-		if err := s.created(w, c, name, result.Job); err != nil {
-			return err
-		}
+	switch {
+	case err != nil && put.Region != nil:
+		return s.ofAnotherRegion(w, c, wanted{tenant: name, node: put.Node, region: put.Region}, err)
+	case err != nil:
+		return err
 	}
 	if result.Tenant.HasHome {
 		return s.createdElsewhere(w, c, result)
