@@ -169,7 +169,7 @@ func (s *Server) askPage(r *http.Request, o owner, uri string) (page, error) {
 		return page{}, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return page{}, fmt.Errorf("%s answered %s", o, resp.Status)
+		return page{}, fmt.Errorf("%s answered %s: %.500s", o, resp.Status, body)
 	}
 	var got page
 	if err := json.Unmarshal(body, &got.tenants); err != nil {

@@ -237,7 +237,7 @@ func TestG9AServerOfTheGlobalGroupOnThisSideOfACutIsNotTheGlobalGroup(t *testing
 	us.want(us.ask("DELETE", "/_shard/tenants/acme", ""), 503, proto.CodeGlobalUnreachable)
 	asked := us.towards(httptest.NewRequest("PUT", "/_shard/tenants/acme", nil))
 	resp, err := us.links.ask(t.Context(), "alone", []string{"http://" + kept.addr}, asked, nil)
-	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !isLeaderless(resp) {
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !isLeaderless(resp, false) {
 		t.Errorf("got %v, %v", resp, err)
 	}
 }

@@ -46,7 +46,8 @@ func (r *reached) drop() {
 // the group on this side of a cut). errNotReached: a change has had no effect on any.
 func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.Request, body []byte) (*http.Response, error) {
 	try := func(ctx context.Context, address string) (*reached, error) { return l.greet(ctx, address) }
-	if q.Method == http.MethodGet || q.Method == http.MethodHead {
+	read := q.Method == http.MethodGet || q.Method == http.MethodHead
+	if read {
 		try = func(ctx context.Context, address string) (*reached, error) { return l.read(ctx, address, q) }
 	}
 	order := l.order(to, addresses)
@@ -69,7 +70,7 @@ func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.
 				continue
 			}
 		}
-		if isLeaderless(got.resp) {
+		if isLeaderless(got.resp, read) {
 			leaderless = got.resp
 			continue
 		}
@@ -118,7 +119,7 @@ func (l *links) repeat(ctx context.Context, to string, addresses []string, q *ht
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case isLeaderless(resp):
+		case isLeaderless(resp, true):
 			leaderless = resp
 		default:
 			if resp.StatusCode == http.StatusServiceUnavailable {
@@ -231,9 +232,9 @@ func (r *reached) until(stop context.CancelFunc) {
 }
 
 // isLeaderless tells an answer of one that knows no leader, or reaches no server of its
-// group: nothing was done.
-func isLeaderless(resp *http.Response) bool {
-	if resp.StatusCode != http.StatusServiceUnavailable {
+// group: nothing was done. What may be repeated can also have been lost behind a router.
+func isLeaderless(resp *http.Response, repeated bool) bool {
+	if resp.StatusCode != http.StatusServiceUnavailable && !(repeated && resp.StatusCode == http.StatusBadGateway) {
 		return false
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRelayedError))
@@ -243,7 +244,8 @@ func isLeaderless(resp *http.Response) bool {
 	resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	var e struct{ Code proto.Code }
-	return json.Unmarshal(text, &e) == nil && (e.Code == proto.CodeNoLeader || e.Code == proto.CodeDirectoryUnavailable)
+	return json.Unmarshal(text, &e) == nil &&
+		(e.Code == proto.CodeNoLeader || e.Code == proto.CodeDirectoryUnavailable || repeated && e.Code == proto.CodeOutcomeUnknown)
 }
 
 // read asks one address for something.

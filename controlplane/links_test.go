@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+
+	"domicile/internal/httpserve"
+	"domicile/proto"
 )
 
 // otherEnd is an address of another group, which counts the connections that it took and
@@ -109,5 +112,33 @@ func TestWhatMayBeRepeatedLeavesASilentEnd(t *testing.T) {
 	gone.Close()
 	if _, err = l.repeat(t.Context(), "eu", []string{gone.URL}, aCall(), nil); !errors.Is(err, errNotReached) {
 		t.Errorf("got %v, want one that says that nothing was sent", err)
+	}
+}
+
+// TestWhatARouterLostIsAskedByAnother where it may be repeated: a router that sends what it is
+// asked to servers that break its connections does not stand for its region.
+func TestWhatARouterLostIsAskedByAnother(t *testing.T) {
+	lost := newOtherEnd(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/_health" {
+			httpserve.WriteError(w, httpserve.Errorf(http.StatusBadGateway, proto.CodeOutcomeUnknown, "it broke"))
+		}
+	})
+	well := newOtherEnd(t, answersOK)
+	read := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/_shard/tenants"}, Header: http.Header{}}
+	for name, send := range map[string]func(l *links) (*http.Response, error){
+		"a read": func(l *links) (*http.Response, error) {
+			return l.ask(t.Context(), "us", []string{lost.URL, well.URL}, read, nil)
+		},
+		"a call": func(l *links) (*http.Response, error) {
+			return l.repeat(t.Context(), "us", []string{lost.URL, well.URL}, aCall(), []byte("{}"))
+		},
+	} {
+		if resp, err := send(testLinks(t)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %v, %v", name, resp, err)
+		}
+	}
+	resp, err := testLinks(t).ask(t.Context(), "us", []string{lost.URL, well.URL}, aCall(), []byte("{}"))
+	if err != nil || resp.StatusCode != http.StatusBadGateway || well.calls.Load() != 1 {
+		t.Errorf("a change: %v, %v", resp, err)
 	}
 }

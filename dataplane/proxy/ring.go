@@ -22,19 +22,29 @@ func newRing(ups []*http1.Upstream) *ring {
 }
 
 // nth gives the server to send a request to: the n-th to be tried, from 0 on; nil when
-// all were. One that takes connections and breaks them, as what stands before a server
-// that is gone does, is no longer the first.
+// all were.
 func (r *ring) nth(n int) *http1.Upstream {
 	if n >= len(r.ups) {
 		return nil
 	}
 	if n == 0 {
-		i := int(r.first.Load())
-		if now := r.ups[i].Stats().Errors.Load(); r.broken[i].Swap(now) != now {
-			r.note(i, http.StatusServiceUnavailable)
-		}
+		r.passOver()
 	}
 	return r.ups[(int(r.first.Load())+n)%len(r.ups)]
+}
+
+// passOver has another server be the first where that one is silent, or takes connections and
+// breaks them, as what stands before a server that is gone does. Each is looked at: behind one
+// that is silent may be one that breaks them.
+func (r *ring) passOver() {
+	for range r.ups {
+		i := int(r.first.Load())
+		now := r.ups[i].Stats().Errors.Load()
+		if r.broken[i].Swap(now) == now && !r.ups[i].Lost() {
+			return
+		}
+		r.note(i, http.StatusServiceUnavailable)
+	}
 }
 
 // reachable gives the first server, in the order of nth, that is not known to be down or

@@ -332,3 +332,27 @@ func TestRelayLeavesAServerThatBreaksConnections(t *testing.T) {
 		t.Errorf("got %d %s: want the next request at the next server", a.StatusCode, a.body)
 	}
 }
+
+// TestWhatIsBehindASilentServerIsLookedAtToo: of three control servers one is silent, and what
+// stands before the next takes connections and breaks them. Only the third answers.
+func TestWhatIsBehindASilentServerIsLookedAtToo(t *testing.T) {
+	well := adminServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/_shard/group") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	gone, err := netfault.New(unusedAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(gone.Close)
+	p := start(t, []string{unusedAddr(t), "http://" + gone.Addr(), well.URL}, nil)
+	p.control.ups[0].SetLost(true)
+	p.control.first.Store(0)
+	p.get("/_shard/group") // finds out about the second
+	for range 3 {
+		if a := p.get("/_shard/group"); a.StatusCode != 200 {
+			t.Errorf("got %d %q", a.StatusCode, a.body)
+		}
+	}
+}
