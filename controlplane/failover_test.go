@@ -324,17 +324,19 @@ func leaderDiesInAFailover(t *testing.T, at string) {
 	}
 	c := &crash{killed: make(chan struct{})}
 	if at == "before it is confirmed" {
-		leader.interrupted(func(cmd fsm.Command) {
-			if _, ok := cmd.(*fsm.ConfirmPromotion); ok {
-				c.kill(leader)
-			}
-		})
+		for _, s := range g.servers { // another may lead by then
+			s.interrupted(func(cmd fsm.Command) {
+				if _, ok := cmd.(*fsm.ConfirmPromotion); ok {
+					c.kill(s)
+				}
+			})
+		}
 	} else {
 		nodes[1].before("/_admin/promote", func(*http.Request) { c.kill(leader) })
 	}
 	most := writers(t, "t0", nodes)
 	nodes[0].cut.Store(true)
-	<-c.killed
+	c.await(t)
 	next := g.leader()
 	next.copiesAre("t2", "n2", "n1:former")
 	waitFor(t, "n2 may write", func() bool { return nodes[1].mayWrite("t0") })

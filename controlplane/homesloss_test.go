@@ -53,7 +53,7 @@ func (r *testRegions) dieAt(t *testing.T, node *fakeNode, p homedPoint, name fsm
 	c := &crash{killed: make(chan struct{})}
 	over := r.reaching(node, p, name, func() { c.kill(victim) })
 	_, _ = g.try(request[0], request[1], request[2], request[3:]...)
-	<-c.killed
+	c.await(t)
 	over()
 	r.restart(victims, victim)
 	r.agree(map[fsm.RegionName][]*fakeNode{"us": {node}})

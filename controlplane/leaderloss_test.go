@@ -26,6 +26,19 @@ func (c *crash) kill(s *testServer) {
 	})
 }
 
+// await waits until that was done, and says so where the point is never come to.
+func (c *crash) await(t *testing.T) {
+	t.Helper()
+	waitFor(t, "a server dies at the point", func() bool {
+		select {
+		case <-c.killed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // A point is where the leader dies. before and after are about calls to the
 // node, with this method on a path with this suffix; step about the proposal
 // that takes a job there.
@@ -112,7 +125,7 @@ func dieAt(t *testing.T, g *testGroup, node *fakeNode, p point, name string) {
 	} else {
 		_, _ = leader.try("PUT", path, fmt.Sprintf(`{"schema":%q}`, p.schema))
 	}
-	<-c.killed
+	c.await(t)
 	node.setFault(nil)
 	node.setAfter(nil)
 	g.restart(leader)
