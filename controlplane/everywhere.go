@@ -180,12 +180,14 @@ func (s *Server) askPage(r *http.Request, o owner, uri string) (page, error) {
 }
 
 // merge makes one page of the groups' pages. Of a tenant that two of them tell of, as it
-// is on its way from one to the other, its home's word counts. last is where the next page
+// is on its way from one to the other, its home's word counts; that of the other where the
+// home tells nothing of it: it has left, and this server knows that later. last is where the next page
 // begins, "" for none.
 func (s *Server) merge(state *fsm.State, q tenantQuery, parts []part) (out []proto.Tenant, last fsm.TenantName) {
 	out = []proto.Tenant{}
 	found := make(map[fsm.TenantName]bool)
-	var horizon fsm.TenantName // beyond it a group has tenants that its page does not hold
+	other := make(map[fsm.TenantName]proto.Tenant) // as a group tells of one whose home is another
+	var horizon fsm.TenantName                     // beyond it a group has tenants that its page does not hold
 	by := make(map[owner]*page, len(parts))
 	for _, p := range parts {
 		by[p.of] = p.page
@@ -196,7 +198,11 @@ func (s *Server) merge(state *fsm.State, q tenantQuery, parts []part) (out []pro
 			horizon = p.page.last()
 		}
 		for _, t := range p.page.tenants {
-			if where, known := s.home(state, t.Name); !found[t.Name] && (!known || placer(where) == p.of) {
+			where, known := s.home(state, t.Name)
+			switch {
+			case known && placer(where) != p.of:
+				other[t.Name] = t
+			case !found[t.Name]:
 				found[t.Name] = true
 				out = append(out, t)
 			}
@@ -211,9 +217,14 @@ func (s *Server) merge(state *fsm.State, q tenantQuery, parts []part) (out []pro
 		if names++; names > q.limit+1 || horizon != "" && name > horizon {
 			break
 		}
-		if !found[name] {
-			out = append(out, unplaced(name, where, answered == nil))
+		if found[name] {
+			continue
 		}
+		one, elsewhere := other[name]
+		if !elsewhere || answered == nil {
+			one = unplaced(name, where, answered == nil)
+		}
+		out = append(out, one)
 	}
 	slices.SortFunc(out, func(a, b proto.Tenant) int { return cmp.Compare(a.Name, b.Name) })
 	if i := slices.IndexFunc(out, func(t proto.Tenant) bool { return horizon != "" && t.Name > horizon }); i >= 0 {
@@ -236,14 +247,29 @@ func unplaced(name fsm.TenantName, where global.Where, silent bool) proto.Tenant
 	return t
 }
 
+// wentTo says where a tenant went that has left this directory, as it was told when it was
+// released: a copy of the global directory that is behind has it here still.
+func (s *Server) wentTo(left *fsm.Job) (where global.Where, known bool) {
+	if left.Other == nil {
+		return where, false // a recovery found that it had left
+	}
+	o, err := s.keeperOf(left.Other.Region)
+	return global.Where{Region: left.Other.Region, Home: err == nil && !o.global}, true
+}
+
 // findTenant tells of a tenant that another directory places, or that is between two.
 func (s *Server) findTenant(w http.ResponseWriter, r *http.Request, state *fsm.State, name fsm.TenantName) error {
-	f := &finding{Server: s, w: w, r: r, name: name}
+	f := &finding{Server: s, w: w, r: r, state: state, name: name, certain: s.config.Region == ""}
 	f.where, f.known = s.home(state, name)
 	if t, ok := state.Tenant(name); ok && t.Reserved {
 		f.where, f.reserved = global.Where{Region: t.Home, Home: true}, true
 	}
-	for range 2 { // the global group may know a newer home than this server's copy
+	if left := departed(state, name); left != nil && (!f.known || placer(f.where) == s.own()) {
+		if where, known := s.wentTo(left); known {
+			f.where, f.known = where, true
+		}
+	}
+	for range maxFound {
 		if again, err := f.ask(); !again {
 			return err
 		}
@@ -251,30 +277,46 @@ func (s *Server) findTenant(w http.ResponseWriter, r *http.Request, state *fsm.S
 	return errUnknownHere(nil)
 }
 
+// maxFound bounds the groups that are asked for a tenant, one after the other: where it has
+// been of late, the global group, and where that has it.
+const maxFound = 5
+
 // finding is the search for a tenant.
 type finding struct {
 	*Server
 	w        http.ResponseWriter
 	r        *http.Request
+	state    *fsm.State
 	name     fsm.TenantName
 	where    global.Where
-	known    bool // the global directory tells of it, at where
+	known    bool // a directory tells of it, at where
 	reserved bool // its name is taken, and its region asked to make it
+	certain  bool // the global group has said so
+	missing  bool // the group of where does not have it
 }
 
-// ask asks the group that where names, the global one for a tenant that is not known;
-// again: that one names another.
+// ask asks the group that where names; the global one for a tenant that is not known, or
+// that is not where it should be. again: that one names another.
 func (f *finding) ask() (again bool, err error) {
-	o := placer(f.where)
+	o, consistent := placer(f.where), f.r.URL.Query().Has("consistent")
 	if o == f.own() {
+		if t, ok := f.state.Tenant(f.name); ok && placedHere(f.state, t) {
+			httpserve.WriteJSON(f.w, http.StatusOK, f.describeTenant(f.state, t))
+			return false, nil
+		}
 		if !f.known {
 			return false, unknownTenant(f.name)
 		}
-		// This is its home and does not have it: it is on its way here, or has just gone.
-		return false, f.unplaced(false)
+		f.missing = true
+	}
+	if f.missing {
+		if f.certain || o.global { // it is on its way there, or has just gone
+			return false, f.unplaced(false)
+		}
+		o, consistent = owner{global: true}, true
 	}
 	uri := "/_shard/tenants/" + url.PathEscape(string(f.name))
-	if f.r.URL.Query().Has("consistent") {
+	if consistent {
 		uri += "?consistent=1"
 	}
 	resp, body, err := f.question(f.r.Context(), o, f.r, uri)
@@ -286,24 +328,38 @@ func (f *finding) ask() (again bool, err error) {
 		pass(f.w, resp, body)
 		return false, nil
 	case http.StatusNotFound:
-		if f.known {
-			return false, f.unplaced(false)
+		if f.known && !f.missing {
+			f.missing = true
+			return true, nil
 		}
 		f.alsoOf(resp)
 		return false, unknownTenant(f.name)
 	case http.StatusConflict:
-		var said struct {
-			Code     proto.Code
-			Owner    fsm.RegionName
-			Reserved bool
-		}
-		if json.Unmarshal(body, &said) == nil && said.Code == fsm.CodeNotOwner && said.Owner != proto.GlobalScope {
-			f.where = global.Where{Region: said.Owner, Home: true}
-			f.known, f.reserved = !said.Reserved, said.Reserved
+		if f.sentOn(o, body) {
 			return true, nil
 		}
 	}
 	return false, f.silent(o, fmt.Errorf("%s answered %s", o, resp.Status))
+}
+
+// sentOn takes in that a group names another one as that of the tenant.
+func (f *finding) sentOn(by owner, body []byte) bool {
+	var said struct {
+		Code     proto.Code
+		Owner    fsm.RegionName
+		Region   fsm.RegionName // where that is the global group's
+		Reserved bool
+	}
+	if json.Unmarshal(body, &said) != nil || said.Code != fsm.CodeNotOwner || by.global && said.Owner == proto.GlobalScope {
+		return false
+	}
+	f.where = global.Where{Region: said.Owner, Home: true}
+	if said.Owner == proto.GlobalScope {
+		f.where = global.Where{Region: said.Region}
+	}
+	f.known, f.reserved = !said.Reserved, said.Reserved
+	f.certain, f.missing = f.certain || by.global, false
+	return true
 }
 
 // silent tells of a tenant whose group was not reached.
@@ -312,7 +368,7 @@ func (f *finding) silent(o owner, cause error) error {
 	switch {
 	case f.known:
 		f.w.Header().Set(proto.HeaderUnreachable, o.name())
-		return f.unplaced(true)
+		return f.unplaced(o == placer(f.where))
 	case f.reserved: // 404 until its region has made it (architecture §3.9.1)
 		return unknownTenant(f.name)
 	case !consistent && f.globalCopy() != nil && f.global.Age() <= freshFor:

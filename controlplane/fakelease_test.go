@@ -266,7 +266,7 @@ func (n *fakeNode) listUnits() (int, any) {
 	for u, id := range n.units {
 		h := proto.HeldUnit{Unit: u, ID: id, State: "active", Role: "primary", Position: n.position, Bytes: int64(n.size(u)), Lost: n.lost[u], Damaged: n.damaged[u]}
 		if _, ok := n.follows[u]; ok {
-			h.State, h.Role = "following", "replica"
+			h.State, h.Role, h.Follows = "following", "replica", true
 		}
 		held = append(held, h)
 	}

@@ -134,7 +134,7 @@ func (s *Server) ownPage(ctx context.Context, state *fsm.State, q tenantQuery) p
 }
 
 // placedHere reports whether a tenant is this directory's to place: not another one's, nor
-// on its way here from there.
+// on its way here from there, nor gone there.
 func placedHere(state *fsm.State, t *fsm.Tenant) bool {
 	if t.HasHome {
 		return false
@@ -144,7 +144,18 @@ func placedHere(state *fsm.State, t *fsm.Tenant) bool {
 			return false
 		}
 	}
-	return true
+	return departed(state, t.Name) == nil
+}
+
+// departed gives the job by which a tenant has left for another directory, while something
+// of it is still on this one's nodes; nil for any other tenant.
+func departed(state *fsm.State, name fsm.TenantName) *fsm.Job {
+	for p := range state.TenantUnits(name) {
+		if j, ok := state.Job(p.Job); ok && j.Kind == fsm.JobDepart && j.Step == fsm.StepRemove {
+			return j
+		}
+	}
+	return nil
 }
 
 // getTenant tells of one tenant (T3, T4), wherever it lives.
@@ -163,10 +174,23 @@ func (s *Server) getTenant(w http.ResponseWriter, r *http.Request, state *fsm.St
 		e := notOwner(r, owner{region: t.Home})
 		e.Fields["reserved"] = t.Reserved
 		return e
+	case asked && ok && departed(state, name) != nil:
+		return s.hasLeft(r, name, departed(state, name))
 	case asked || s.alone(state):
 		return unknownTenant(name)
 	}
 	return s.findTenant(w, r, state, name)
+}
+
+// hasLeft tells another group where a tenant went.
+func (s *Server) hasLeft(r *http.Request, name fsm.TenantName, left *fsm.Job) error {
+	where, known := s.wentTo(left)
+	if !known {
+		return unknownTenant(name)
+	}
+	e := notOwner(r, placer(where))
+	e.Fields["region"] = where.Region
+	return e
 }
 
 func unknownTenant(name fsm.TenantName) error {
