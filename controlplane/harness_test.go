@@ -126,6 +126,13 @@ func startGroup(t *testing.T, n int, change func(*Config)) *testGroup {
 		}
 		g.servers = append(g.servers, start(t, config, "127.0.0.1:0", "127.0.0.1:0"))
 	}
+	g.settled()
+	return g
+}
+
+// settled waits until every server is ready and knows the others.
+func (g *testGroup) settled() {
+	g.t.Helper()
 	for _, s := range g.servers {
 		s.until("is ready and knows every server", func() bool {
 			ready, _ := s.group.Ready()
@@ -135,10 +142,9 @@ func startGroup(t *testing.T, n int, change func(*Config)) *testGroup {
 					members++
 				}
 			}
-			return ready && members == n && s.group.Leader().API != ""
+			return ready && members == len(g.servers) && s.group.Leader().API != ""
 		})
 	}
-	return g
 }
 
 // until waits for a condition.

@@ -81,18 +81,7 @@ func (r *testRegions) group(n int, region fsm.RegionName) *testGroup {
 		r.t.Cleanup(link.Close)
 		g.servers, r.links[s] = append(g.servers, s), link
 	}
-	for _, s := range g.servers {
-		s.until("is ready and knows every server", func() bool {
-			ready, _ := s.group.Ready()
-			members := 0
-			for m := range s.group.State().Members() {
-				if m.API != "" {
-					members++
-				}
-			}
-			return ready && members == n && s.group.Leader().API != ""
-		})
-	}
+	g.settled()
 	return g
 }
 

@@ -67,18 +67,7 @@ var betweenSteps = []struct{ who, label, on string }{
 // beginBetween begins a move to another region and gives its number.
 func beginBetween(t *testing.T, r *testcluster.Regions, name, region string) (id uint64) {
 	t.Helper()
-	key := fmt.Sprintf("move-%s-%d", name, time.Now().UnixNano())
-	wait.For(t, "the move of "+name+" to "+region+" is begun", func() error {
-		a := r.Do(http.MethodPost, r.Global.Proxies[0].URL+"/_shard/tenants/"+name+"/move", `{"region":"`+region+`","wait":false}`, "Idempotency-Key", key)
-		if a.Status != http.StatusAccepted {
-			return fmt.Errorf("%s", a)
-		}
-		var j movedLine
-		a.Decode(t, &j)
-		id = j.ID
-		return nil
-	})
-	return id
+	return beginMove(t, r.Global, name, `{"region":"`+region+`","wait":false}`)
 }
 
 // moveOf gives the number of a tenant's last move.
