@@ -168,7 +168,12 @@ func (s *Server) mayAdopt(name fsm.TenantName, id fsm.UnitID) error {
 		return errNoGlobal()
 	}
 	where, known := d.Tenant(name)
+	up, _ := s.group.State().Upstream()
 	switch {
+	case s.global.Age() > homesAge || d.Position().History < up.History:
+		e := unreachable(owner{global: true}, nil)
+		e.Text = fmt.Sprintf("whether tenant %s lives here is asked of the global directory, of which this server has an old copy alone: it may have moved away, or been deleted, since; nothing was done, ask again once the link is back", name)
+		return e
 	case known && where.Home && where.Region == s.config.Region && (where.ID == 0 || where.ID == id):
 		return nil
 	case known && where.Home && where.Region == s.config.Region:

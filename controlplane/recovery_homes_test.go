@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,6 +52,7 @@ func TestI1ARecoveredRegionAsksTheGlobalDirectoryWhichTenantsAreIts(t *testing.T
 	r.cut("us")
 	us.until("knows that its copy is old", func() bool { return us.tenantsElsewhere().Problem != "" })
 	us.want(us.ask("POST", "/_shard/recovery/write-off", `{"region":"global"}`), 409, "group_conflict")
+	us.want(us.ask("POST", "/_shard/recovery/adopt", fmt.Sprintf(`{"tenant":"here","id":%d,"node":"n1"}`, here.ID)), 503, "global_unreachable")
 }
 
 // TestI1ARegionThatIsRecoveredCutOffTakesAnOperatorsWordForItsCopy of the global directory: a
