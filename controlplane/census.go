@@ -118,7 +118,7 @@ func (s *Server) readCensus(ctx context.Context, region fsm.RegionName, call *pr
 	q := s.towards(&http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/_shard/tasks/census"}, Header: http.Header{"Content-Type": {"application/json"}}})
 	resp, err := s.links.ask(ctx, o.name(), s.addresses(o), q, body)
 	if err != nil {
-		return fail(loops.TaskAnswer{Outcome: loops.Silent, Untouched: errors.Is(err, errNotReached), Refusal: notReached(region, "no router of it answers")})
+		return fail(loops.TaskAnswer{Outcome: loops.Silent, Untouched: errors.Is(err, errNotReached), Refusal: notReached(region, whySilent(err))})
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))

@@ -174,6 +174,9 @@ func (s *Server) askIntake(ctx context.Context, o owner, job fsm.JobID, cmd fsm.
 func notTaken(o owner, err error) *fsm.Refusal {
 	e := unreachable(o, err)
 	r := &fsm.Refusal{Code: e.Code, Text: o.String() + " is not reached: " + err.Error(), Fields: map[string]string{}}
+	if errors.Is(err, errNotReached) {
+		r.Text = e.Text
+	}
 	if !o.global {
 		r.Fields["region"] = string(o.region)
 	}

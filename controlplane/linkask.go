@@ -19,9 +19,9 @@ var (
 	// errNotReached says that no server of a group answers: nothing that changes anything was
 	// sent, or it was refused without effect.
 	errNotReached = errors.New("none of its addresses answers")
-	// errLeaderless says beside it that one did answer, and knows no leader: it is on this
-	// side of the cut.
-	errLeaderless = errors.New("one that answers knows no leader")
+	// errLeaderless says beside it that one is there, and knows no leader, or gets no answer
+	// from its group: it is on this side of a cut.
+	errLeaderless = errors.New("one that answers reaches no leader of its group")
 )
 
 // reached is an address of another group that has answered: a question itself, or, before a
@@ -78,7 +78,7 @@ func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.
 		if got.resp.StatusCode == http.StatusServiceUnavailable {
 			first = after(order, first)
 		}
-		l.note(to, first, true)
+		l.note(to, first)
 		return got.resp, nil
 	}
 	return l.unanswered(ctx, to, order, leaderless, failed, false)
@@ -89,10 +89,15 @@ func (l *links) ask(ctx context.Context, to string, addresses []string, q *http.
 func (l *links) unanswered(ctx context.Context, to string, order []string, leaderless *http.Response, failed []error, sent bool) (*http.Response, error) {
 	switch {
 	case len(order) == 0:
+		failed = append(failed, l.silence(to))
 	case ctx.Err() != nil:
 		failed = append(failed, context.Cause(ctx))
+	case leaderless == nil && errors.Is(errors.Join(failed...), errLeaderless):
+		l.noteSilent(to, after(order, order[0]), errLeaderless)
+	case leaderless == nil:
+		l.noteSilent(to, after(order, order[0]), nil)
 	default:
-		l.note(to, after(order, order[0]), leaderless != nil)
+		l.note(to, after(order, order[0]))
 	}
 	switch {
 	case leaderless != nil && len(failed) == 0:
@@ -125,7 +130,7 @@ func (l *links) repeat(ctx context.Context, to string, addresses []string, q *ht
 			if resp.StatusCode == http.StatusServiceUnavailable {
 				address = after(order, address)
 			}
-			l.note(to, address, true)
+			l.note(to, address)
 			return resp, nil
 		}
 	}
@@ -248,9 +253,13 @@ func isLeaderless(resp *http.Response, repeated bool) bool {
 		(e.Code == proto.CodeNoLeader || e.Code == proto.CodeDirectoryUnavailable || repeated && e.Code == proto.CodeOutcomeUnknown)
 }
 
-// read asks one address for something.
+// read asks one address for something. Where the answer is long in coming it is found out
+// whether the other end is there: then its group is what does not answer.
 func (l *links) read(ctx context.Context, address string, q *http.Request) (*reached, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	var there atomic.Bool
+	looks := time.AfterFunc(hedgeAfter, func() { there.Store(isThere(ctx, &l.reads, address) == nil) })
+	defer looks.Stop()
 	alarm := time.AfterFunc(greetWithin, cancel)
 	req, err := aimed(ctx, address, q, nil)
 	if err != nil {
@@ -264,6 +273,9 @@ func (l *links) read(ctx context.Context, address string, q *http.Request) (*rea
 	}
 	if err != nil {
 		cancel()
+		if there.Load() {
+			err = errors.Join(err, errLeaderless)
+		}
 		return nil, err
 	}
 	resp.Body = &closing{resp.Body, cancel}

@@ -43,6 +43,7 @@ type links struct {
 type link struct {
 	first  string    // address to be asked first
 	silent time.Time // until when it is taken for unreachable
+	why    error     // errLeaderless where one of its addresses was there all the same
 }
 
 func newLinks(config *Config) *links {
@@ -74,16 +75,28 @@ func (l *links) order(to string, addresses []string) []string {
 	return slices.Concat(addresses[i:], addresses[:i])
 }
 
-// note notes which address is to be asked first from now on, and whether the group was
-// reached at all.
-func (l *links) note(to, first string, reached bool) {
+// note notes which address of a group that was reached is to be asked first from now on.
+func (l *links) note(to, first string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := &link{first: first}
-	if !reached {
-		k.silent = time.Now().Add(silentFor)
+	l.to[to] = &link{first: first}
+}
+
+// noteSilent does so of a group that was not reached.
+func (l *links) noteSilent(to, first string, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to[to] = &link{first: first, silent: time.Now().Add(silentFor), why: why}
+}
+
+// silence says why a group is taken for unreachable.
+func (l *links) silence(to string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.to[to]; k != nil {
+		return k.why
 	}
-	l.to[to] = k
+	return nil
 }
 
 // addresses says how another group is reached.
@@ -174,8 +187,11 @@ func (s *Server) relayBetween(w http.ResponseWriter, r *http.Request, o owner, b
 		return outcomeUnknown(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized {
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized:
 		return tokenElsewhere(o)
+	case isLeaderless(resp, read):
+		return unreachable(o, errLeaderless)
 	}
 	return s.answerRelayed(w, r, resp)
 }
@@ -191,19 +207,29 @@ func notOwner(r *http.Request, o owner) *httpserve.Error {
 
 // unreachable says that a group could not be asked, and that nothing has changed.
 func unreachable(o owner, cause error) *httpserve.Error {
-	code, text := fsm.CodeRegionUnreachable, "no router of "+o.String()+" is reached"
+	code := fsm.CodeRegionUnreachable
 	if o.global {
-		code, text = proto.CodeGlobalUnreachable, "no server of "+o.String()+" is reached"
+		code = proto.CodeGlobalUnreachable
 	}
-	if errors.Is(cause, errLeaderless) {
-		text += " that reaches its leader"
-	}
-	e := httpserve.Errorf(proto.Status(code), code, "%s; nothing was done, ask again once the link is back", text)
+	e := httpserve.Errorf(proto.Status(code), code, "%s", whyUnreachable(o, cause))
 	e.Cause = cause
 	if !o.global {
 		e.Fields = map[string]any{"region": o.region}
 	}
 	return e
+}
+
+// whyUnreachable tells a group of which nobody is reached from one of which somebody is, who
+// does not reach its leader.
+func whyUnreachable(o owner, cause error) string {
+	who := "router"
+	if o.global {
+		who = "server"
+	}
+	if errors.Is(cause, errLeaderless) {
+		return "a " + who + " of " + o.String() + " is reached, and reaches no leader of its group; nothing was done, ask again once that group answers"
+	}
+	return "no " + who + " of " + o.String() + " is reached; nothing was done, ask again once the link is back"
 }
 
 func tokenElsewhere(o owner) error {

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
+	"domicile/fsm"
 	"domicile/internal/httpserve"
 	"domicile/proto"
 )
@@ -140,5 +142,56 @@ func TestWhatARouterLostIsAskedByAnother(t *testing.T) {
 	resp, err := testLinks(t).ask(t.Context(), "us", []string{lost.URL, well.URL}, aCall(), []byte("{}"))
 	if err != nil || resp.StatusCode != http.StatusBadGateway || well.calls.Load() != 1 {
 		t.Errorf("a change: %v, %v", resp, err)
+	}
+}
+
+// TestG9ARouterThatReachesNoLeaderIsToldFromNone: an operator looks for what is wrong in the
+// region, and not at the link, where a router of it is reached and its control group is not,
+// whether the router says so or is kept waiting.
+func TestG9ARouterThatReachesNoLeaderIsToldFromNone(t *testing.T) {
+	r := startRegions(t, 1)
+	s := r.global.leader()
+	over := make(chan struct{})
+	waits := newOtherEnd(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/_health" {
+			<-over
+		}
+	})
+	t.Cleanup(func() { close(over) })
+	says := newOtherEnd(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/_health" {
+			httpserve.WriteError(w, httpserve.Errorf(503, proto.CodeDirectoryUnavailable, "no control server can be reached and nothing was sent to one; try again"))
+		}
+	})
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, c := range map[string]struct {
+		routers []string
+		reached bool
+	}{
+		"nobody": {[]string{gone.URL}, false}, "waits": {[]string{waits.URL}, true}, "says": {[]string{says.URL}, true},
+		"saysbesidenobody": {[]string{gone.URL, says.URL}, true}, "waitsbesidenobody": {[]string{waits.URL, gone.URL}, true},
+	} {
+		region := fsm.RegionName(name)
+		s.propose(&fsm.PutRegion{Region: fsm.Region{Name: region, Routers: c.routers}})
+		requests := []string{"GET /_shard/nodes?region=" + name, "GET /_shard/nodes?region=" + name, "PUT /_shard/tenants/acme"}
+		if name != "waits" && name != "waitsbesidenobody" { // there it would be sent
+			requests = append(requests, "PUT /_shard/nodes/n1?region="+name)
+		}
+		for i, request := range requests {
+			method, path, _ := strings.Cut(request, " ")
+			body := ""
+			if method == "PUT" {
+				body = `{"region":"` + name + `"}`
+			}
+			answer := s.want(s.ask(method, path, body), 503, fsm.CodeRegionUnreachable)
+			text, _ := answer.body["error"].(string)
+			if strings.Contains(text, "a router of region "+name+" is reached") != c.reached || strings.Contains(text, "no router of region "+name+" is reached") == c.reached {
+				t.Errorf("%s, %d: %s", request, i, text)
+			}
+			if answer.body["region"] != name || answer.header.Get("Retry-After") == "" {
+				t.Errorf("%s: %s", request, answer.text)
+			}
+		}
 	}
 }

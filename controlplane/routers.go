@@ -150,6 +150,8 @@ func (s *Server) askGroup(ctx context.Context, router string) (about proto.Group
 	switch {
 	case err != nil:
 		return about, err
+	case resp.StatusCode == http.StatusServiceUnavailable:
+		return about, fmt.Errorf("%s answers, and reaches no control server of its group", router)
 	case resp.StatusCode != http.StatusOK:
 		return about, fmt.Errorf("%s answers %s", router, resp.Status)
 	}

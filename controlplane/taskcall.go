@@ -78,7 +78,7 @@ func (s *Server) askTaskOf(ctx context.Context, region fsm.RegionName, cmd any, 
 	}
 	resp, err := send(ctx, o.name(), s.addresses(o), q, body)
 	if err != nil {
-		return loops.TaskAnswer{Outcome: loops.Silent, Untouched: errors.Is(err, errNotReached), Refusal: notReached(region, "no router of it answers")}
+		return loops.TaskAnswer{Outcome: loops.Silent, Untouched: errors.Is(err, errNotReached), Refusal: notReached(region, whySilent(err))}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeAnswer))
@@ -156,6 +156,14 @@ func taskRefused(region fsm.RegionName, status int, body []byte) loops.TaskAnswe
 		return loops.TaskAnswer{Outcome: loops.Unavailable, Untouched: true, Refusal: notReached(region, e.Error)}
 	}
 	return loops.TaskAnswer{Outcome: loops.Refused, Untouched: true, Refusal: r}
+}
+
+// whySilent says what became of a call that was not answered.
+func whySilent(err error) string {
+	if errors.Is(err, errLeaderless) {
+		return "a router of it answers, and reaches no leader of its group"
+	}
+	return "no router of it answers"
 }
 
 // notReached says that a region was not asked, or did not answer.

@@ -35,9 +35,7 @@ func (s *Server) reaches(c *change, region fsm.RegionName, name fsm.TenantName) 
 	case resp.StatusCode == http.StatusUnauthorized:
 		return tokenElsewhere(o)
 	case resp.StatusCode != http.StatusOK:
-		e := unreachable(o, nil)
-		e.Text = o.String() + " has no leader that answers; nothing was done, ask again shortly"
-		return e
+		return unreachable(o, errLeaderless)
 	}
 	return nil
 }
