@@ -143,6 +143,8 @@ func CheckSettings(s fsm.Settings) error {
 		return fmt.Errorf("a grace (repair-after, remove-after) is at most %v, and not negative", maxGrace)
 	case s.DefaultRegion != nil && *s.DefaultRegion != "" && !fsm.ValidName(string(*s.DefaultRegion)):
 		return fmt.Errorf("%q is not the name of a region: use 1 to 64 of a-z, 0-9, _ and -", *s.DefaultRegion)
+	case s.DefaultRegion != nil && *s.DefaultRegion == proto.GlobalScope:
+		return fmt.Errorf("no region is called %s: that is the global group's name", *s.DefaultRegion)
 	case s.ReplicationToken != "" && !tokenOK(s.ReplicationToken):
 		return errors.New("the replication token is not printable ASCII without spaces")
 	}

@@ -13,6 +13,7 @@ import (
 	"domicile/fsm"
 	"domicile/internal/listen"
 	"domicile/internal/tlsconf"
+	"domicile/proto"
 )
 
 type controlCmd struct {
@@ -61,6 +62,9 @@ func (c *controlCmd) Run(ctx context.Context, e *env) error {
 	}
 	if c.Bootstrap && len(c.Join) > 0 {
 		return usagef("--bootstrap makes a new group and --join enters an existing one; give one of them")
+	}
+	if err := c.checkNames(); err != nil {
+		return err
 	}
 	if err := c.checkSettings(); err != nil {
 		return err
@@ -166,6 +170,20 @@ func baseURL(l net.Listener, files *tlsconf.Files) string {
 		scheme = "https://"
 	}
 	return scheme + l.Addr().String()
+}
+
+// checkNames refuses names that no server, and no region, can have, before anything is opened.
+func (c *controlCmd) checkNames() error {
+	const valid = "use 1 to 64 of a-z, 0-9, _ and -"
+	switch {
+	case !fsm.ValidName(c.ID):
+		return usagef("--id %q is not the name of a server: %s", c.ID, valid)
+	case c.Region == proto.GlobalScope:
+		return usagef("--region %s: no region is called so, that is the global group's name; leave out --region and --global for a server of the global group, or name the region whose directory this one is to keep", c.Region)
+	case c.Region != "" && !fsm.ValidName(c.Region):
+		return usagef("--region %q is not the name of a region: %s", c.Region, valid)
+	}
+	return nil
 }
 
 // checkSettings refuses what the group would refuse.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +41,34 @@ func TestO2WhatGoesWrongIsTold(t *testing.T) {
 	new(cli).complain(&env{stderr: &complaints}, &url.Error{Op: "Get", URL: "http://127.0.0.1:9", Err: syscall.ECONNREFUSED})
 	if text := complaints.String(); !strings.Contains(text, "no server answers: ") || !strings.Contains(text, "--server (DOMICILE_SERVER)") {
 		t.Errorf("no server is reached: %s", text)
+	}
+}
+
+// TestG11AServerOfARegionThatCannotBeIsABadArgument: nothing is opened, and status 2 says that it
+// was the command line (spec 2.1).
+func TestG11AServerOfARegionThatCannotBeIsABadArgument(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--region", "global", "--global", "http://127.0.0.1:9"}, "the global group's name"},
+		{[]string{"--region", "global"}, "the global group's name"},
+		{[]string{"--region", "EU", "--global", "http://127.0.0.1:9"}, "is not the name of a region"},
+		{[]string{"--region", "us"}, "--global"},
+		{[]string{"--global", "http://127.0.0.1:9"}, "--region"},
+		{[]string{"--default-region", "global"}, "the global group's name"},
+		{[]string{"--id", "@c1"}, "is not the name of a server"},
+	} {
+		data := filepath.Join(t.TempDir(), "data")
+		var out, complaints bytes.Buffer
+		args := append([]string{"control", "--id", "c1", "--data", data, "--bootstrap", "--listen", "127.0.0.1:0", "--raft-listen", "127.0.0.1:0"}, c.args...)
+		ctx, stop := context.WithCancel(context.Background())
+		stop() // one that starts all the same ends at once
+		code := run(ctx, args, &env{stdout: &out, stderr: &complaints})
+		_, err := os.Stat(data)
+		if code != 2 || !strings.Contains(complaints.String(), c.want) || !os.IsNotExist(err) {
+			t.Errorf("%v: status %d, %s, want 2 and %s; the data folder: %v", c.args, code, complaints.String(), c.want, err)
+		}
 	}
 }
 
