@@ -23,8 +23,9 @@ type copyCluster struct {
 	cuts      *cuts // nil: nothing stands between the processes
 	controls  []*process
 	apis      []string // of control servers, as everyone reaches them
-	global    *process // the global group's only server, for a region's group
+	global    *process // the global group's only server, for a region's group; another cluster's may be followed
 	globalURL string
+	globalVia string // how other processes reach it
 	inRegion  string // what says of a new tenant that it is to live there
 	tap       *tap   // nil: nobody listens to what nodes are asked
 	nodes     []*process
@@ -40,9 +41,11 @@ type copyOptions struct {
 	nodes       int      // 0: two
 	regions     []string // of nodes; of others "eu"
 	cuts        bool     // nodes can be cut off
+	named       bool     // cuts tell every process from what is outside, and not nodes alone
 	tap         *tap
 	lease       time.Duration
-	region      string // the group's, which keeps its own directory; "": it is the only one
+	region      string       // the group's, which keeps its own directory; "": it is the only one
+	follows     *copyCluster // whose global group it follows; nil: one of its own
 	nodeArgs    []string
 	controlArgs []string
 }
@@ -70,23 +73,41 @@ func startCopies(ctx context.Context, bin, dir string, o copyOptions) (*copyClus
 			return c, err
 		}
 	}
-	addr, err := freePort()
-	if err != nil {
+	router, err := c.startProxy(ctx, o)
+	if err != nil || o.region == "" {
 		return c, err
 	}
-	c.proxyURL = "http://" + addr
-	c.proxy, err = start(ctx, "proxy", nil, bin, "proxy", "--listen", addr, "--control", strings.Join(c.apis, ","), "--log-level", "error")
-	if err != nil {
-		return c, err
-	}
-	if err := awaitReady(ctx, c.proxyURL); err != nil || o.region == "" {
-		return c, err
-	}
-	if err := c.recordRegion(ctx, o.region); err != nil {
+	if err := c.recordRegion(ctx, o.region, router); err != nil {
 		return c, err
 	}
 	return c, c.addNodes(ctx, o)
 }
+
+// startProxy starts the proxy, which clients reach directly; router is where it is reached
+// from elsewhere.
+func (c *copyCluster) startProxy(ctx context.Context, o copyOptions) (router string, err error) {
+	var gates *cuts
+	if o.named {
+		gates = c.cuts
+	}
+	listen, reach, err := gates.listener(proxyID)
+	if err != nil {
+		return "", err
+	}
+	c.proxyURL = "http://" + listen
+	args := []string{"proxy", "--listen", listen, "--control", strings.Join(c.apis, ","), "--log-level", "error"}
+	if o.region != "" {
+		args = append(args, "--region", o.region, "--shared-secret", "bench")
+	}
+	if c.proxy, err = start(ctx, proxyID, nil, c.bin, args...); err != nil {
+		return "", err
+	}
+	gates.started(proxyID, c.proxy.cmd.Process.Pid)
+	return "http://" + reach, awaitReady(ctx, c.proxyURL)
+}
+
+// proxyID is the name of the proxy in cuts.
+const proxyID = "proxy"
 
 func (c *copyCluster) addNodes(ctx context.Context, o copyOptions) error {
 	for range cmp.Or(o.nodes, 2) {
@@ -119,6 +140,9 @@ func (c *copyCluster) addControl(ctx context.Context, i int, o copyOptions) erro
 		return err
 	}
 	c.controls, c.apis = append(c.controls, p), append(c.apis, "http://"+reach)
+	if o.named {
+		c.cuts.started(id, p.cmd.Process.Pid)
+	}
 	if err := awaitReady(ctx, "http://"+listen); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.out)
 	}

@@ -90,10 +90,15 @@ func (b *movesBench) sections(ctx context.Context, dir, only string) (failed err
 		}
 		_ = os.RemoveAll(b.dir) // the next one needs the room
 	}
+	return errors.Join(failed, b.verdict())
+}
+
+// verdict is an error where anything went wrong that a client would see.
+func (b *movesBench) verdict() error {
 	if b.bad > 0 {
-		failed = errors.Join(failed, fmt.Errorf("%d requests failed, or rows were lost or doubled", b.bad))
+		return fmt.Errorf("%d requests failed, or rows were lost or doubled", b.bad)
 	}
-	return failed
+	return nil
 }
 
 func (b *movesBench) row(figure, measured, reach string) {

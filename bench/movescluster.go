@@ -47,7 +47,12 @@ func (c *copyCluster) awaitMoved(ctx context.Context, m moved) error {
 	if err != nil {
 		return err
 	}
-	err = await(ctx, "the move is not done", time.Minute, func() error {
+	return c.awaitMovedBy(ctx, api, m)
+}
+
+// awaitMovedBy does so for a move of the group at that address.
+func (c *copyCluster) awaitMovedBy(ctx context.Context, api string, m moved) error {
+	err := await(ctx, "the move is not done", time.Minute, func() error {
 		data, err := c.ask(ctx, http.MethodGet, api+"/_shard/moves/"+m.ID.String(), "")
 		var job struct{ Step, Outcome string }
 		if err == nil {

@@ -115,11 +115,18 @@ func quietGaps(ctx context.Context, writes *openLoad, count int) (s sample, err 
 	return s, nil
 }
 
-// pauseOnce moves the tenant of a load and looks at what its clients saw.
+// pauseOnce moves the tenant of a load to a node of the cluster and looks at what its
+// clients saw.
 func (c *copyCluster) pauseOnce(ctx context.Context, writes, reads *openLoad, to int, region string) (r pauseRun, err error) {
+	move := func() (moved, error) { return c.move(ctx, writes.tenant, to, region) }
+	return pauseOf(ctx, writes, reads, move, func(m moved) error { return c.awaitMoved(ctx, m) })
+}
+
+// pauseOf does so with any move; done waits until nothing is left of it.
+func pauseOf(ctx context.Context, writes, reads *openLoad, move func() (moved, error), done func(moved) error) (r pauseRun, err error) {
 	time.Sleep(around)
 	begin := time.Now()
-	m, err := c.move(ctx, writes.tenant, to, region)
+	m, err := move()
 	if err != nil {
 		return r, err
 	}
@@ -142,7 +149,7 @@ func (c *copyCluster) pauseOnce(ctx context.Context, writes, reads *openLoad, to
 	r = pauseRun{pause: millis(longestGap(near)), told: m.PauseMS, took: float64(m.MS),
 		write: met(all), read: met(reads.since(begin.Add(-around))),
 		copying: millis(longestGap(between(all, begin, flip.Add(-around))))}
-	return r, c.awaitMoved(ctx, m)
+	return r, done(m)
 }
 
 func minTime(a, b time.Time) time.Time {

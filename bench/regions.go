@@ -13,20 +13,22 @@ import (
 )
 
 // benchRegions measures what two levels of directories cost: a request that is relayed to
-// another region (§4.1), and a failover inside a region that is cut off (§4.4).
+// another region (§4.1), a failover inside a region that is cut off (§4.4), and a move
+// between two directories (§4.5).
 func benchRegions(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("regions", flag.ContinueOnError)
 	rounds := fs.Int("rounds", 5, "rounds of the section relay")
 	length := fs.Duration("time", 3*time.Second, "length of one measurement of it")
 	tenants := fs.Int("tenants", 100_000, "tenants of each routing table")
 	runs := fs.Int("runs", 10, "failovers of the section failover, 1 to 100")
-	only := fs.String("only", "", "sections, separated by commas: relay, failover; none: both")
+	moves := fs.Int("moves", 10, "moves there, and as many back, of the section moves, 1 to 1000")
+	only := fs.String("only", "", "sections, separated by commas: relay, failover, moves; none: all")
 	bin := fs.String("domicile", "bin/domicile", "the program")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	if *runs < 1 || *runs > 100 || *rounds < 1 {
-		return errors.New("-rounds takes 1 or more, -runs 1 to 100")
+	if *runs < 1 || *runs > 100 || *rounds < 1 || *moves < 1 || *moves > 1000 {
+		return errors.New("-rounds takes 1 or more, -runs 1 to 100, -moves 1 to 1000")
 	}
 	path, err := findBinary(*bin)
 	if err != nil {
@@ -50,6 +52,13 @@ func benchRegions(ctx context.Context, args []string) error {
 		fmt.Println("A node of a region that is cut off from the global group throughout")
 		table([]string{"figure", "measured", "reach"}, b.rows)
 		failed = errors.Join(failed, err)
+	}
+	if wanted("moves") && ctx.Err() == nil {
+		b := &movesBench{bin: path, dir: filepath.Join(dir, "moves"), runs: *moves, rate: 1000}
+		err := b.directories(ctx)
+		fmt.Println("A tenant goes from the directory of one region to that of another, and back, while it is written and read")
+		table([]string{"figure", "measured", "reach"}, b.rows)
+		failed = errors.Join(failed, err, b.verdict())
 	}
 	return failed
 }

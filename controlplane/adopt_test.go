@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"domicile/fsm"
 	"domicile/internal/httpserve"
@@ -34,7 +35,14 @@ func (n *fakeNode) goOver(w http.ResponseWriter, r *http.Request) {
 // handing is a global directory with nodes n1 and n2 of region us, whose own group has none
 // yet, and tenants a and b there. The nodes go over to another authority once ready is set.
 func handing(t *testing.T) (r *testRegions, nodes []*fakeNode, ready *atomic.Bool) {
-	r = startRegionsWith(t, 1, func(c *Config) { c.Settings = fsm.Settings{Replicas: 1, AutoFailover: 1000} }, "us")
+	return handingWithin(t, 0)
+}
+
+// handingWithin is handing, where a hand-over is undone after that long.
+func handingWithin(t *testing.T, within time.Duration, others ...fsm.RegionName) (r *testRegions, nodes []*fakeNode, ready *atomic.Bool) {
+	r = startRegionsWith(t, 1, func(c *Config) {
+		c.Settings, c.GiveWithin = fsm.Settings{Replicas: 1, AutoFailover: 1000}, within
+	}, append(others, "us")...)
 	global := r.global.leader()
 	global.want(global.ask("DELETE", "/_shard/regions/us", ""), 204, "")
 	nodes, ready = newFakeNodes(t, true, "n1", "n2"), new(atomic.Bool)
@@ -229,5 +237,27 @@ func TestG2I1AGlobalGroupThatWasRestoredIsGivenTheRegionAgain(t *testing.T) {
 			t.Errorf("%s is held by %+v", n.name, n.holder)
 		}
 		n.mu.Unlock()
+	}
+}
+
+// TestG2AHandOverThatWaitsForWhatWaitsForItIsUndone: the global group has begun to move a tenant out of
+// the region, which has not heard of it, and begins nothing while it is being handed over.
+func TestG2AHandOverThatWaitsForWhatWaitsForItIsUndone(t *testing.T) {
+	r, _, ready := handingWithin(t, 2*time.Second, "eu")
+	r.withNode("eu", "e1", "a")
+	global, us := r.global.leader(), r.of["us"].leader()
+	ready.Store(true)
+	global.want(global.ask("POST", "/_shard/regions/us/adopt", ""), 202, "")
+	global.until("has handed the region over", func() bool { return strings.Contains(global.handOver("adopt"), `"outcome":"done"`) })
+	us.until("has both of the tenants replicated", func() bool { return us.group.State().Unready("us") == nil })
+	r.links[us].Cut() // the global group does not reach it, but it the global group
+	if _, _, err := global.group.Propose(t.Context(), proposal(&fsm.BeginRelocation{Tenant: "a", Region: "eu"})); err != nil {
+		t.Fatal(err)
+	}
+	us.want(us.ask("POST", "/_shard/regions/us/return", ""), 202, "")
+	r.links[us].Heal()
+	us.until("gives up handing the region over", func() bool { return strings.Contains(us.handOver("return"), `"outcome":"undone"`) })
+	if how := us.handOver("return"); !strings.Contains(how, "a has work under way") {
+		t.Errorf("it does not tell what was in the way: %s", how)
 	}
 }

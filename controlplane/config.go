@@ -72,6 +72,9 @@ type Config struct {
 	// OrphansEvery is how often a region's leader compares its tenants with the names of the
 	// global directory; 0: a minute.
 	OrphansEvery time.Duration
+	// GiveWithin is for how long a region that is to be handed over may not be ready, or the
+	// other group not reached, before it is given; then the hand-over is undone. 0: 20 s.
+	GiveWithin time.Duration
 	// Registry serves /_metrics; nil for one of the server's own.
 	Registry *prometheus.Registry
 }

@@ -19,10 +19,9 @@ import (
 // each node takes grants of one of them alone.
 
 const (
-	// giveAgain is the pause before something is asked again that was not done, and
-	// giveWithin for how long the region may not be ready, or the other group not reached,
-	// before the region has been given.
-	giveAgain  = 200 * time.Millisecond
+	// giveAgain is the pause before something is asked again that was not done.
+	giveAgain = 200 * time.Millisecond
+	// giveWithin is Config.GiveWithin's default.
 	giveWithin = 20 * time.Second
 	// giveRarely is the longest pause once the region has been given.
 	giveRarely = 2 * time.Second

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -22,7 +23,8 @@ type telling struct {
 	unsent  *fsm.StageRegion          // whose answer was not seen: it is sent again as it is
 	has     map[fsm.NodeName]uint64   // digests of the nodes that it knows of,
 	hasToo  map[fsm.TenantName]uint64 // and of the tenants
-	since   time.Time                 // since when something is in the way; zero: nothing is
+	unready time.Time                 // since when the region, or the other group, is not ready; zero: both are
+	silent  time.Time                 // since when the other group takes nothing; zero: it does
 	knows   map[fsm.NodeName]bool     // nodes that know their new authority
 	work    sync.WaitGroup
 }
@@ -35,7 +37,7 @@ func (g *giving) stage(ctx context.Context) bool {
 	}
 	state := g.group.State()
 	if r := state.Unready(g.region); r != nil {
-		g.blocked(ctx, r, false)
+		g.notReady(ctx, r, false)
 		return false
 	}
 	digest := state.Digest(g.region)
@@ -48,17 +50,17 @@ func (g *giving) stage(ctx context.Context) bool {
 	}
 	switch {
 	case in.Arrived || in.Over:
-		g.blocked(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "the other group has ended this hand-over"}, true)
+		g.notReady(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "the other group has ended this hand-over"}, true)
 		return false
 	case in.Digest != digestText(digest):
 		g.tellAnew()
-		g.blocked(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "what the other group was told of is not what there is; it is told anew"}, false)
+		g.notReady(ctx, &fsm.Refusal{Code: fsm.CodeRegionNotReady, Text: "what the other group was told of is not what there is; it is told anew"}, false)
 		return false
 	case in.NotReady != nil:
-		g.blocked(ctx, &fsm.Refusal{Code: in.NotReady.Code, Text: in.NotReady.Text, Fields: in.NotReady.Fields}, false)
+		g.notReady(ctx, &fsm.Refusal{Code: in.NotReady.Code, Text: in.NotReady.Text, Fields: in.NotReady.Fields}, false)
 		return false
 	}
-	g.since = time.Time{}
+	g.unready = time.Time{}
 	if !g.decide(ctx, &fsm.GiveRegion{ID: g.job, Digest: digest}) {
 		return false // something has changed: it is told of
 	}
@@ -139,10 +141,10 @@ func (g *giving) send(ctx context.Context, p *fsm.StageRegion) *proto.Intake {
 	in, r, final := g.askIntake(ctx, g.to, g.job, p)
 	if r != nil {
 		g.unsent = p
-		g.blocked(ctx, r, final)
+		g.blocked(ctx, &g.silent, r, final)
 		return nil
 	}
-	g.unsent, g.part, g.since = nil, p.Part, time.Time{}
+	g.unsent, g.part, g.silent = nil, p.Part, time.Time{}
 	if g.has == nil {
 		g.has, g.hasToo = make(map[fsm.NodeName]uint64), make(map[fsm.TenantName]uint64)
 	}
@@ -161,14 +163,20 @@ func (g *giving) send(ctx context.Context, p *fsm.StageRegion) *proto.Intake {
 	return in
 }
 
+// notReady notes why the region is not given yet. What the other group takes meanwhile
+// does not make it ready: it may be this hand-over that what is in the way waits for.
+func (g *giving) notReady(ctx context.Context, r *fsm.Refusal, final bool) {
+	g.blocked(ctx, &g.unready, r, final)
+}
+
 // blocked notes what is in the way, and has the hand-over undone where it stays so, or
 // will. The region is this directory's still.
-func (g *giving) blocked(ctx context.Context, r *fsm.Refusal, final bool) {
-	if g.since.IsZero() {
-		g.since = time.Now()
+func (g *giving) blocked(ctx context.Context, since *time.Time, r *fsm.Refusal, final bool) {
+	if since.IsZero() {
+		*since = time.Now()
 	}
 	g.note(ctx, r.Text)
-	if final || time.Since(g.since) > giveWithin {
+	if final || time.Since(*since) > cmp.Or(g.config.GiveWithin, giveWithin) {
 		g.advance(ctx, fsm.StepCopy, fsm.StepUndo, r)
 	}
 }
