@@ -158,7 +158,7 @@ func TestFaultsL10ControlPlaneKilledUnderLoad(t *testing.T) {
 // TestFaultsL11CleanStopUnderLoad: SIGTERM of a node hands its units over, and
 // fails no request; started again it gets copies again.
 func TestFaultsL11CleanStopUnderLoad(t *testing.T) {
-	c := faultCluster(t, 3, faultLease)
+	c := faultCluster(t, 3, 3*faultLease) // the default: on a full machine a copy may be slow for longer than a short one
 	names := tenantNames("s", 6)
 	createReplicated(t, c, "n1", names...)
 	rec := history.NewRecorder()
