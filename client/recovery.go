@@ -83,13 +83,27 @@ func (c *Client) stream(ctx context.Context, method, target string, body io.Read
 // client has, which must have just been begun; history, where it is not 0, is the
 // new one's number at least. It is sent once.
 func (c *Client) Restore(ctx context.Context, backup []byte, history uint64) (proto.Restored, error) {
+	return c.restore(ctx, url.Values{}, backup, history)
+}
+
+// RestoreLost gives the group of a region the name of its former group, authority, which is
+// gone for good with its directory, and of which there is no backup: as Restore does, with
+// nothing in it.
+func (c *Client) RestoreLost(ctx context.Context, authority string, history uint64) (proto.Restored, error) {
+	return c.restore(ctx, url.Values{"lost": {authority}}, nil, history)
+}
+
+func (c *Client) restore(ctx context.Context, query url.Values, backup []byte, history uint64) (proto.Restored, error) {
 	var out proto.Restored
 	if len(c.servers) != 1 {
 		return out, errors.New("a backup is restored at one server, that of a new group: name that one alone")
 	}
-	target := c.servers[0].String() + path("restore")
 	if history != 0 {
-		target += "?history=" + strconv.FormatUint(history, 10)
+		query.Set("history", strconv.FormatUint(history, 10))
+	}
+	target := c.servers[0].String() + path("restore")
+	if len(query) > 0 {
+		target += "?" + query.Encode()
 	}
 	resp, err := c.stream(ctx, http.MethodPost, target, bytes.NewReader(backup))
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -16,12 +15,8 @@ import (
 	"domicile/proto"
 )
 
-// Waits of what is done about a recovery.
-const (
-	orphansTimeout = 10 * time.Second
-	restoreTimeout = time.Minute
-	maxBackup      = 4 << 30
-)
+// orphansTimeout bounds the wait for what nodes hold.
+const orphansTimeout = 10 * time.Second
 
 // showRecovery keeps what is shown of a recovery, and tells that one runs, and that
 // it has ended.
@@ -311,64 +306,5 @@ func (s *Server) adopt(w http.ResponseWriter, c *change) error {
 		return err
 	}
 	httpserve.WriteJSON(w, http.StatusCreated, describeCreated(s.group.State(), result))
-	return nil
-}
-
-// backup gives the directory as one stream, in the format of a snapshot: it carries
-// its own length and checksums, and the tokens of the nodes. It holds every change
-// that was acknowledged before it was asked for.
-func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
-		return err
-	}
-	if leader := s.group.Leader(); !leader.Self {
-		return s.relay(w, r, leader)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	if err := s.readIndex(ctx); err != nil {
-		return err
-	}
-	state := s.group.State()
-	setRevision(w, state.Revision())
-	w.Header().Set("Content-Type", "application/vnd.domicile.backup")
-	w.Header().Set("Cache-Control", "no-store")
-	if err := proto.WriteSnapshot(w, state); err != nil {
-		panic(http.ErrAbortHandler) // half a backup must not look like a whole one
-	}
-	return nil
-}
-
-// restore makes a backup the directory of a group that was just begun; ?history
-// names a history at least. It is not relayed: such a group is one server.
-func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
-	query, err := parseQuery(r, "history")
-	if err != nil {
-		return err
-	}
-	var history uint64
-	if text := query.Get("history"); text != "" {
-		if history, err = strconv.ParseUint(text, 10, 64); err != nil || history == 0 {
-			return badRequest("history is a number from 1")
-		}
-	}
-	backup, err := proto.ReadSnapshot(http.MaxBytesReader(w, r.Body, maxBackup))
-	if err != nil {
-		return badRequest("this is no backup of a directory, or not the whole of one: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restoreTimeout)
-	defer cancel()
-	defer context.AfterFunc(s.over, cancel)()
-	if err := s.group.Restore(ctx, backup, history); err != nil {
-		return s.groupError(err)
-	}
-	state := s.group.State()
-	scope, _ := state.Scope()
-	out := proto.Restored{Cluster: scope.Cluster, History: scope.History, Revision: state.Revision(), Tenants: state.CountTenants()}
-	for range state.Nodes() {
-		out.Nodes++
-	}
-	setRevision(w, state.Revision())
-	httpserve.WriteJSON(w, http.StatusOK, out)
 	return nil
 }

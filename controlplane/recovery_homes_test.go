@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -98,4 +99,57 @@ func TestI1ARegionThatIsRecoveredCutOffTakesAnOperatorsWordForItsCopy(t *testing
 	if u, _ := us.group.State().Placed("here"); u == nil || u.State != fsm.UnitActive {
 		t.Errorf("us does not serve here: %+v", u)
 	}
+}
+
+// TestO6G3ARegionsGroupThatIsLostWithoutABackupTakesItsNameAgain: its nodes, and the global group,
+// take the new one for the same. Tenants are adopted from the nodes, and nothing that lives
+// elsewhere; what is left of no tenant frees its name when it is deleted.
+func TestO6G3ARegionsGroupThatIsLostWithoutABackupTakesItsNameAgain(t *testing.T) {
+	r := startRegions(t, 1, "us", "eu")
+	n1 := r.withNode("us", "n1", "a")
+	r.withNode("eu", "e1", "a")
+	g, us := r.global.leader(), r.of["us"].leader()
+	for _, name := range []string{"here", "lost", "away"} {
+		g.want(g.ask("PUT", "/_shard/tenants/"+name, `{"region":"us"}`), 201, "")
+	}
+	here, _ := us.group.State().Placed("here")
+	away, _ := us.group.State().Placed("away")
+	g.want(g.ask("DELETE", "/_shard/tenants/away", ""), 204, "")
+	g.want(g.ask("PUT", "/_shard/tenants/away", `{"region":"eu"}`), 201, "")
+	n1.mu.Lock()
+	delete(n1.units, "lost")
+	n1.units["away"] = away.ID // it was never removed from it
+	n1.mu.Unlock()
+	authority := us.authority()
+	r.settled()
+
+	next := r.of["us"].anew(us)
+	r.links[next] = r.links[us]
+	us = next
+	lost := "/_shard/restore?lost=" + url.QueryEscape(authority)
+	us.want(us.ask("POST", "/_shard/restore?lost=abc/eu", ""), 400, fsm.CodeBadRequest)
+	us.want(us.ask("POST", "/_shard/restore?lost=abc", ""), 400, fsm.CodeBadRequest)
+	us.want(us.ask("POST", lost, `{}`), 400, fsm.CodeBadRequest)
+	g.want(g.ask("POST", lost, ""), 400, fsm.CodeBadRequest)
+	us.want(us.ask("POST", lost, ""), 200, "")
+	us.until("is the group of that name, in a newer history", func() bool {
+		scope, _ := us.group.State().Scope()
+		return scope.Authority() == authority && scope.History == 2 && !us.group.State().Recovering()
+	})
+	us.want(us.ask("POST", lost, ""), 409, "group_conflict")
+	us.addNode(n1, "us", "a")
+	us.until("lists what the node holds", func() bool {
+		text := us.ask("GET", "/_shard/recovery", "").text
+		return strings.Contains(text, `"unit":"here"`) && strings.Contains(text, `"unit":"away"`)
+	})
+	adopt := func(name string, id fsm.UnitID) reply {
+		return us.ask("POST", "/_shard/recovery/adopt", fmt.Sprintf(`{"tenant":%q,"id":%d,"node":"n1"}`, name, id))
+	}
+	us.want(adopt("here", here.ID), 201, "")
+	us.want(adopt("away", away.ID), 409, "region_elsewhere")
+	for _, s := range []*testServer{g, us, r.of["eu"].leader()} {
+		s.until("tells of the tenant", func() bool { return s.ask("GET", "/_shard/tenants/here", "").body["node"] == "n1" })
+	}
+	g.until("deletes what is lost", func() bool { return g.ask("DELETE", "/_shard/tenants/lost", "").status == 204 })
+	g.want(g.ask("PUT", "/_shard/tenants/lost", `{"region":"us"}`), 201, "")
 }

@@ -50,34 +50,49 @@ func (c *adminBackup) Run(a *admin) error {
 }
 
 type adminRestore struct {
-	File    string `arg:"" help:"A backup; - for the standard input."`
+	File    string `arg:"" optional:"" help:"A backup; - for the standard input."`
+	Lost    string `placeholder:"AUTHORITY" help:"In place of a backup that nobody has: the name of the region's group that is gone with its directory, <cluster>/<region>, as 'admin regions' tells it. Its tenants are adopted from the nodes."`
 	History uint64 `help:"The new history's number at least, where a node has heard of one that is newer than the backup's."`
 }
 
 // Run restores a backup into a new group.
 func (c *adminRestore) Run(a *admin) error {
-	in := io.Reader(os.Stdin)
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
+	if (c.File == "") == (c.Lost == "") {
+		return usagef("give a backup, or --lost")
 	}
-	backup, err := io.ReadAll(in)
-	if err != nil {
-		return err
-	}
-	out, err := a.Restore(a.ctx, backup, c.History)
+	out, err := c.restore(a)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return a.print(out, nil, nil)
 	}
+	if c.Lost != "" {
+		return a.say("this is the group %s from now on, in history %d: record its nodes (`domicile admin nodes put`); `domicile admin recovery` then lists what they hold, "+
+			"to be taken in with `domicile admin recovery adopt`", c.Lost, out.History)
+	}
 	return a.say("restored: history %d, %d tenants, %d nodes. Every node is read before anything is granted: `domicile admin recovery` tells how far that is; "+
 		"add servers once it is done", out.History, out.Tenants, out.Nodes)
+}
+
+func (c *adminRestore) restore(a *admin) (out proto.Restored, err error) {
+	if c.Lost != "" {
+		return a.RestoreLost(a.ctx, c.Lost, c.History)
+	}
+	in := io.Reader(os.Stdin)
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return out, err
+		}
+		defer f.Close()
+		in = f
+	}
+	backup, err := io.ReadAll(in)
+	if err != nil {
+		return out, err
+	}
+	return a.Restore(a.ctx, backup, c.History)
 }
 
 type adminRecovery struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,4 +147,57 @@ func wantLivesIn(t *testing.T, r *testcluster.Regions, name, region string) {
 		}
 		return nil
 	})
+}
+
+// TestFaultsO6G3ARegionsDirectoryIsLostWithoutABackup: the region's group is made anew under the
+// lost one's name, its nodes are recorded again, and each tenant is adopted from the node that
+// has it. Nothing that was acknowledged is lost.
+func TestFaultsO6G3ARegionsDirectoryIsLostWithoutABackup(t *testing.T) {
+	t.Parallel()
+	r := moveRegions(t, 1, "0")
+	us, names := r.Own["us"], []string{"kept-1", "kept-2"}
+	for _, name := range names {
+		createIn(t, r, "us", name)
+	}
+	rec := history.NewRecorder()
+	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: append(proxyURLs(us), proxyURLs(r.Global)...), Clients: 1, Pause: loadPause(), Timeout: 30 * time.Second, Reads: true, Seed: 1})
+	defer load.Stop()
+	awaitProgress(t, rec, 3, names...)
+	region, err := adminClient(t, r.Global).Region(t.Context(), "us")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	control := us.Controls[0]
+	control.Kill()
+	if err := os.RemoveAll(control.Data); err != nil {
+		t.Fatal(err)
+	}
+	control.Start()
+	control.AwaitReady()
+	var said bytes.Buffer
+	admin := []string{"admin", "--server", control.URL, "--token", testcluster.Token, "restore", "--lost", region.Authority}
+	if code := run(t.Context(), admin, &env{stdout: &said, stderr: &said}); code != 0 || !strings.Contains(said.String(), "in history 2") {
+		t.Fatalf("restore: %d, %s", code, &said)
+	}
+	awaitRecovered(t, us)
+	cl := adminClient(t, us)
+	for i, n := range us.Nodes {
+		token, in, zone := testcluster.NodeToken, fsm.RegionName("us"), fsm.ZoneName(fmt.Sprintf("z%d", i+1))
+		if _, _, err := cl.PutNode(t.Context(), fsm.NodeName(n.ID), proto.PutNode{Addr: &n.Via, Token: &token, Region: &in, Zone: &zone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range recovery(t, us).Orphans {
+		tenant, _, _ := o.Unit.Split()
+		if _, err := cl.Adopt(t.Context(), proto.Adopt{Tenant: tenant, ID: o.ID, Node: o.Node}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitProgress(t, rec, 5, names...)
+	load.Stop()
+	if err := history.Check(rec.Ops(), finalLogs(t, r.Global, names...), time.Minute); err != nil {
+		t.Error(err)
+	}
+	r.Verify(names...)
 }
