@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -32,8 +33,8 @@ func (s *Server) crosses(name fsm.TenantName, body *proto.MoveTenant) bool {
 func (s *Server) relocateTenant(w http.ResponseWriter, c *change, name fsm.TenantName, body *proto.MoveTenant) error {
 	cmd := &fsm.BeginRelocation{Tenant: name, Region: *body.Region, To: body.To}
 	if !c.replayed {
-		if no := s.group.State().MayRelocate(cmd); no != nil {
-			return refusal(no)
+		if state := s.group.State(); state.MayRelocate(cmd) != nil {
+			return refusal(s.leftBehind(name, state.MayRelocate(cmd)))
 		}
 		if err := s.reachesBoth(c, cmd); err != nil {
 			return err
@@ -44,6 +45,32 @@ func (s *Server) relocateTenant(w http.ResponseWriter, c *change, name fsm.Tenan
 		return err
 	}
 	return s.answerMove(w, c, s.jobOf(c, result), body, s.waitRelocated)
+}
+
+// leftBehind says of a refusal, as other work on a tenant is under way, where that is the
+// removal of what it left when it moved away from here, and until when that stays: the tenant
+// cannot come back before that.
+func (s *Server) leftBehind(name fsm.TenantName, no *fsm.Refusal) *fsm.Refusal {
+	state := s.group.State()
+	left := departed(state, name)
+	if no.Code != fsm.CodeBusy || left == nil {
+		return no
+	}
+	grace := time.Duration(state.Settings().RemoveAfter) * time.Millisecond
+	text, fields := "what tenant "+string(name)+" left here when it moved away is still on node "+string(left.Source)+", and has to be gone before the tenant comes back: ", map[string]string{"tenant": string(name)}
+	switch due := left.Since + fsm.Millis(grace.Milliseconds()); {
+	case left.Since == 0:
+		text += fmt.Sprintf("it is removed %v (remove-after) after that move has ended", grace)
+	case s.now() < due:
+		fields["until"] = timeOf(due).Format(time.RFC3339)
+		text += fmt.Sprintf("it is removed at %s, %v (remove-after) after that", fields["until"], grace)
+	default:
+		text += "it is being removed"
+		if left.Problem != "" {
+			text += ": " + left.Problem
+		}
+	}
+	return &fsm.Refusal{Code: no.Code, Text: text, Fields: fields}
 }
 
 // reachesBoth asks the two regions of a move before it is begun: what cannot be done now
@@ -160,6 +187,7 @@ func (s *Server) describeRelocation(out *proto.Move, j *fsm.Job) {
 	if j.Step != fsm.StepCopy {
 		return
 	}
+	out.Waiting = b.Waits
 	if out.Problem == "" {
 		out.Problem = b.Copy.Trouble
 	}

@@ -139,6 +139,9 @@ func (s *Server) proposeTask(ctx context.Context, cmd fsm.Command) error {
 	case err != nil:
 		return s.groupError(err)
 	case result.Refusal != nil:
+		if begin, ok := cmd.(*fsm.BeginTask); ok {
+			return refusal(s.leftBehind(begin.Tenant, result.Refusal))
+		}
 		return refusal(result.Refusal)
 	}
 	return nil

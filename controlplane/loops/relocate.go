@@ -38,6 +38,9 @@ type Between struct {
 	From, To fsm.NodeName // "" where the region has not told
 	Copy     TaskCopy     // how far the copying is, or was
 	Arrived  TaskUnit     // the tenant in its new home, once it can be written there
+	// Waits says for what the region waits that the tenant goes to, before it begins; "" where
+	// it does not.
+	Waits string
 }
 
 // Between tells of a relocation what this leader knows.
@@ -103,6 +106,10 @@ func (r *relocation) look() {
 	}
 	if c := r.home.state.Copy; c != nil {
 		told.Copy = *c
+	}
+	told.Waits = ""
+	if !r.home.known && r.home.refused(fsm.CodeBusy) {
+		told.Waits = r.home.refusal().Text
 	}
 }
 
