@@ -226,6 +226,13 @@ func (c *Client) RegionHandOver(ctx context.Context, name fsm.RegionName, how st
 	return out, err
 }
 
+// CancelHandOver ends one that has not given the region yet.
+func (c *Client) CancelHandOver(ctx context.Context, name fsm.RegionName, how string) (proto.RegionHandOver, error) {
+	var out proto.RegionHandOver
+	_, err := c.change(ctx, http.MethodDelete, path("regions", string(name), how), nil, &out)
+	return out, err
+}
+
 // Group tells of the group as the server asked sees it.
 func (c *Client) Group(ctx context.Context) (proto.Group, error) {
 	var out proto.Group

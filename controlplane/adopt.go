@@ -70,6 +70,59 @@ func (s *Server) handRegion(w http.ResponseWriter, c *change) error {
 	return nil
 }
 
+// cancelHandOver ends a hand-over by this group that has not given the region yet.
+func (s *Server) cancelHandOver(w http.ResponseWriter, c *change) error {
+	name := fsm.RegionName(c.PathValue("region"))
+	if err := c.none(); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request); err != nil {
+		return err
+	}
+	if !fsm.ValidName(string(name)) {
+		return badName("region", string(name))
+	}
+	j := s.lastGiven(s.group.State(), name)
+	fields := map[string]string{"region": string(name)}
+	switch {
+	case j == nil:
+		return notGivenOfLate(name)
+	case c.replayed: // Apply has the first answer
+	case j.Ended != 0:
+		return refusal(&fsm.Refusal{Code: fsm.CodeMoveEnded, Text: "the hand-over of region " + string(name) + " has ended already", Fields: fields})
+	case j.Step != fsm.StepCopy && j.Step != fsm.StepUndo:
+		return refusal(&fsm.Refusal{Code: fsm.CodeMoveReleased, Text: "region " + string(name) + " was given already, and the hand-over goes on: it is handed back once that is done", Fields: fields})
+	}
+	if j.Step == fsm.StepCopy || c.replayed {
+		why := &fsm.Refusal{Code: fsm.CodeCancelled, Text: "an operator cancelled it", Fields: fields}
+		if _, err := s.propose(w, c, &fsm.AdvanceJob{ID: j.ID, From: fsm.StepCopy, To: fsm.StepUndo, Refusal: why}); err != nil {
+			return err
+		}
+		s.logger.Info("the hand-over of a region was cancelled", "region", string(name), "job", j.ID)
+	}
+	state := s.group.State()
+	if now, ok := state.Job(j.ID); ok {
+		j = now
+	}
+	httpserve.WriteJSON(w, http.StatusOK, s.handOverOf(state, j))
+	return nil
+}
+
+// lastGiven is the last job of this group that gives a region away, or nil.
+func (s *Server) lastGiven(state *fsm.State, name fsm.RegionName) *fsm.Job {
+	for j := range state.JobsNewest(1 << 62) {
+		if j.Kind == fsm.JobGive && j.Home == name {
+			return j
+		}
+	}
+	return nil
+}
+
+func notGivenOfLate(name fsm.RegionName) error {
+	return refusal(&fsm.Refusal{Code: fsm.CodeRegionUnknown, Text: "region " + string(name) + " was not handed over by this group of late",
+		Fields: map[string]string{"region": string(name)}})
+}
+
 // getHandOver tells of the last hand-over of a region by this group.
 func (s *Server) getHandOver(w http.ResponseWriter, r *http.Request, state *fsm.State) error {
 	name := fsm.RegionName(r.PathValue("region"))
@@ -77,11 +130,9 @@ func (s *Server) getHandOver(w http.ResponseWriter, r *http.Request, state *fsm.
 		return badName("region", string(name))
 	}
 	adopt := strings.HasSuffix(r.URL.Path, "/"+proto.HandOverAdopt)
-	for j := range state.JobsNewest(1 << 62) {
-		if j.Kind == fsm.JobGive && j.Home == name && adopt == (s.config.Region == "") {
-			httpserve.WriteJSON(w, http.StatusOK, s.handOverOf(state, j))
-			return nil
-		}
+	if j := s.lastGiven(state, name); j != nil && adopt == (s.config.Region == "") {
+		httpserve.WriteJSON(w, http.StatusOK, s.handOverOf(state, j))
+		return nil
 	}
 	for i := range state.Intakes() {
 		if i.Region == name && !adopt && s.config.Region == "" && i.Arrived != 0 {
@@ -89,8 +140,7 @@ func (s *Server) getHandOver(w http.ResponseWriter, r *http.Request, state *fsm.
 			return nil
 		}
 	}
-	return refusal(&fsm.Refusal{Code: fsm.CodeRegionUnknown, Text: "region " + string(name) + " was not handed over by this group of late",
-		Fields: map[string]string{"region": string(name)}})
+	return notGivenOfLate(name)
 }
 
 var giveSteps = map[fsm.JobStep]string{fsm.StepCopy: "telling", fsm.StepPromote: "arriving", fsm.StepClean: "nodes", fsm.StepUndo: "undoing", fsm.StepDone: "done"}

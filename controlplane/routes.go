@@ -52,6 +52,8 @@ func (s *Server) routes() []httpserve.Route {
 
 		{Method: http.MethodPost, Path: regions + "/{region}/adopt", Name: "adopt_region", Handler: s.changeOf(s.byGlobal, s.handRegion)},
 		{Method: http.MethodGet, Path: regions + "/{region}/adopt", Name: "get_adopt", Handler: s.readOf(s.byGlobal, s.ledRead(s.getHandOver))},
+		{Method: http.MethodDelete, Path: regions + "/{region}/adopt", Name: "cancel_adopt", Handler: s.changeOf(s.byGlobal, s.cancelHandOver)},
+		{Method: http.MethodDelete, Path: regions + "/{region}/return", Name: "cancel_return", Handler: s.changeOf(s.byRegionItself, s.cancelHandOver)},
 		{Method: http.MethodPost, Path: regions + "/{region}/return", Name: "return_region", Handler: s.changeOf(s.byRegionItself, s.handRegion)},
 		{Method: http.MethodGet, Path: regions + "/{region}/return", Name: "get_return", Handler: s.readOf(s.byWhoReturns, s.ledRead(s.getHandOver))},
 		{Method: http.MethodPost, Path: "/_shard/intakes/{job}", Name: "intake", Handler: s.change(s.intake)},

@@ -12,9 +12,10 @@ var errHandOverUndone = errors.New("the hand-over was undone: the region is wher
 
 // handing is a region that changes directories.
 type handing struct {
-	Name fsm.RegionName `arg:"" help:"Name of the region."`
-	Show bool           `help:"Begin nothing: show how the last one stands."`
-	Wait bool           `default:"true" negatable:"" help:"Wait until it has ended, and tell what it waits for."`
+	Name   fsm.RegionName `arg:"" help:"Name of the region."`
+	Show   bool           `help:"Begin nothing: show how the last one stands."`
+	Cancel bool           `help:"End one under way that has not given the region yet; its nodes and tenants stay where they are."`
+	Wait   bool           `default:"true" negatable:"" help:"Wait until it has ended, and tell what it waits for."`
 }
 
 type regionsAdopt struct{ handing }
@@ -29,8 +30,13 @@ func (c *regionsReturn) Run(a *admin) error { return c.run(a, proto.HandOverRetu
 
 func (c *handing) run(a *admin, how string) error {
 	ask := a.HandRegion
-	if c.Show {
+	switch {
+	case c.Show && c.Cancel:
+		return usagef("--show begins and ends nothing, and --cancel ends a hand-over; give one of them")
+	case c.Show:
 		ask = a.RegionHandOver
+	case c.Cancel:
+		ask = a.CancelHandOver
 	}
 	h, err := ask(a.ctx, c.Name, how)
 	said := ""
@@ -55,7 +61,7 @@ func (c *handing) run(a *admin, how string) error {
 	if err := a.print(h, []string{"REGION", "DIRECTION", "STEP", "OUTCOME", "PROBLEM"}, rows); err != nil {
 		return err
 	}
-	if h.Outcome == "undone" {
+	if h.Outcome == "undone" && !c.Cancel {
 		return errHandOverUndone
 	}
 	return nil
