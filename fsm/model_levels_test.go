@@ -25,7 +25,7 @@ type ledger struct {
 // heeds says why something said of a job is not taken, "" where it is.
 func (m *ledger) heeds(o fsm.Origin, job fsm.JobID) fsm.Code {
 	switch {
-	case o.Authority == "" || o.History == 0:
+	case o.Authority == "" || o.History == 0 || o.History > fsm.MaxHistory:
 		return fsm.CodeBadRequest
 	case m.region == "" && (o.Authority != "c1/global" || o.History != 1), m.authority != "" && o.Authority != m.authority:
 		return fsm.CodeScope

@@ -114,8 +114,9 @@ func (s *State) belongs(authority string, history uint64) *Refusal {
 		have = s.scope.Authority()
 	}
 	switch {
-	case authority == "" || history == 0 || !printable(authority, 2*MaxName+1):
-		return refuse(CodeBadRequest, "a task names the global group that it comes from: its authority, and its history from 1")
+	case authority == "" || history == 0 || history > MaxHistory || !printable(authority, 2*MaxName+1):
+		return refuse(CodeBadRequest, "a task names the global group that it comes from: its authority, and its history, which no group counts up to more than "+
+			strconv.FormatUint(MaxHistory, 10))
 	case s.scope.Region == "" && (authority != have || history != s.scope.History):
 		return refuse(CodeScope, "this is the global directory "+have+"; it takes no tasks of "+clip(authority), "authority", have)
 	case have != "" && authority != have:

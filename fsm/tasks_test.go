@@ -147,6 +147,7 @@ func TestG5WhatIsGivenUpIsNotDoneAnyMore(t *testing.T) {
 	fresh.ok(&fsm.BindGlobal{Authority: "g1/global", History: 2})
 	fresh.ok(&fsm.BindGlobal{Authority: "g1/global", History: 3})
 	fresh.refused(fsm.CodeStale, &fsm.BindGlobal{Authority: "g1/global", History: 2})
+	fresh.refused(fsm.CodeBadRequest, &fsm.BindGlobal{Authority: "g1/global", History: fsm.MaxHistory + 1}) // no group could come after it
 	fresh.refused(fsm.CodeScope, &fsm.BindGlobal{Authority: "g2/global", History: 9})
 	fresh.refused(fsm.CodeStale, begin(from(1), 5, fsm.TaskCreate, "a", 5))
 	global := ready(t, 0)
