@@ -160,7 +160,9 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// loadCache takes what an earlier run has kept, if it is this region's.
+// loadCache takes what an earlier run has kept, if it is this region's. Of an older history
+// than was met it is gone by, as a server that runs goes by what it has, until the recovered
+// directory is shown (R4, I9).
 func (c *Copy) loadCache() {
 	bound, ok := c.cfg.Bound()
 	d, asOf, err := load(c.cfg.Path, c.builder)
@@ -168,8 +170,8 @@ func (c *Copy) loadCache() {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		c.cfg.Logger.Warn("the cached copy of the global directory is ignored", "file", c.cfg.Path, "err", err)
-	case !ok || d.at.Authority != bound.Authority || d.at.History < bound.History:
-		c.cfg.Logger.Warn("the cached copy of the global directory is ignored: it is another group's, or of an older history",
+	case !ok || d.at.Authority != bound.Authority:
+		c.cfg.Logger.Warn("the cached copy of the global directory is ignored: it is another group's",
 			"file", c.cfg.Path, "authority", d.at.Authority, "history", d.at.History, "belongs_to", bound.String())
 	default:
 		c.mu.Lock()

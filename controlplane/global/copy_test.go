@@ -202,6 +202,28 @@ func TestR4ARecoveredGlobalDirectoryIsTakenAndItsHistoryRecorded(t *testing.T) {
 	}
 }
 
+// TestI9AServerThatStartsWhileTheGlobalDirectoryIsRecoveredGoesByWhatItKept: the region was
+// read for that recovery, and has met the newer history, of which nothing is shown yet. A
+// server of the former history is refused nevertheless.
+func TestI9AServerThatStartsWhileTheGlobalDirectoryIsRecoveredGoesByWhatItKept(t *testing.T) {
+	g, r, path := newGroup(t, "c1", "", 1), &record{}, filepath.Join(t.TempDir(), "global")
+	rev := g.region(t, "us")
+	c, end := running(t, r, path, g.URL)
+	eventually(t, "it has the directory", func() bool { return c.at() == rev })
+	end()
+	r.bound.History = 2
+	c, end = running(t, r, path, g.URL)
+	eventually(t, "the former group is refused", func() bool { return strings.Contains(c.Problem(), "has met history 2") })
+	if d := c.Directory(); d == nil || d.Position().History != 1 || d.Revision() != rev {
+		t.Fatalf("it has %+v", d)
+	}
+	end()
+	g = newGroup(t, "c1", "", 2)
+	g.region(t, "us")
+	c, _ = running(t, r, path, g.URL)
+	eventually(t, "it takes the recovered directory", func() bool { d := c.Directory(); return d != nil && d.Position().History == 2 })
+}
+
 // TestACopyThatCannotBeRecordedIsNotTaken: a follower of the region's group whose leader
 // does not answer.
 func TestACopyThatCannotBeRecordedIsNotTaken(t *testing.T) {
