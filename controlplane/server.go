@@ -165,6 +165,7 @@ func (s *Server) openGroup() error {
 	s.group.OnLead("jobs", s.jobs.run)
 	s.group.OnLead("usage", s.keepUsage)
 	s.group.OnLead("orphans", s.keepOrphans)
+	s.group.OnLead("homes", s.keepToHomes)
 	s.group.OnLead("regions", s.giveRegions)
 	s.group.OnLead("givers", s.askGivers)
 	return nil

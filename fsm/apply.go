@@ -12,7 +12,7 @@ func MinVersion(cmd Command) uint32 {
 		return levelCopies
 	case *BeginMove, *CancelMove, *BeginRebalance, *SetDrain, *SetReader, *PlaceReaders:
 		return levelMoves
-	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *SettleTask, *BeginRelocation,
+	case *BindGlobal, *BeginTask, *TellTask, *ForgoTask, *SettleTask, *YieldTenant, *BeginRelocation,
 		*BeginGive, *GiveRegion, *StageRegion, *ArriveRegion, *CloseIntake:
 		return levelRegions
 	case *ForgoNode:
@@ -21,7 +21,7 @@ func MinVersion(cmd Command) uint32 {
 		}
 		return levelCopies
 	case *TakeOver:
-		if len(c.Homes) > 0 || len(c.Elsewhere) > 0 {
+		if len(c.Homes) > 0 || len(c.Elsewhere) > 0 || c.Anew {
 			return levelRegions
 		}
 		return levelCopies
@@ -215,6 +215,8 @@ func (c *change) runTasks(cmd Command) (Result, bool) {
 		return c.forgoTask(cmd), true
 	case *SettleTask:
 		return refused(c.settleTask(cmd)), true
+	case *YieldTenant:
+		return refused(c.yieldTenant(cmd)), true
 	case *BeginRelocation:
 		return c.beginRelocation(cmd), true
 	}

@@ -296,6 +296,8 @@ func (c *change) begunIn(cmd Command) (regions []RegionName) {
 		region(cmd.Region)
 		tenant(cmd.Tenant)
 		region(&c.scope.Region)
+	case *YieldTenant:
+		region(&c.scope.Region)
 	}
 	return regions
 }

@@ -138,6 +138,11 @@ func (c *change) takeHomes(r *Recovery, homes []TakenHome) {
 // it to the operator: it was deleted since, or its region knows less than this directory.
 func (c *change) staysAway(r *Recovery, t *Tenant) {
 	if j := c.workOn(t.Name); j != nil && j.Kind == JobReceive {
+		if r.WithoutRegion(t.Home) { // it may be all that there is
+			c.endFor(j)
+			c.putTenant(t, nil)
+			return
+		}
 		c.forgoReceive(j, foundElsewhere(t.Name))
 	}
 	if _, given := c.staged.tenants.Get(t.Name); given || r.WithoutRegion(t.Home) {
@@ -156,20 +161,23 @@ func (c *change) takeHome(r *Recovery, h *TakenHome, e *tenancy) {
 	if e != nil {
 		t = *e.tenant
 	}
+	told := h.Epoch != 0
 	if t.HasHome && t.Home == h.Home && t.Claim == h.ID {
-		c.goesOn(e, &t)
+		c.goesOn(e, &t, told)
 		return
 	}
 	r.Rehomed++
 	t.HasHome, t.Home, t.Claim, t.Job, t.Reserved = true, h.Home, h.ID, 0, false
-	c.goesOn(e, &t)
+	c.goesOn(e, &t, told)
 	c.events = append(c.events, Event{Tenant: t.info()})
 }
 
 // goesOn records a tenant as t, and has what this directory's nodes hold of it go: by the
-// job that is to remove it, or that brought it here. What no such job is about is left to
-// an operator, as what no entry knows of is.
-func (c *change) goesOn(e *tenancy, t *Tenant) {
+// job that brought it here, or, once it is certain that it is promoted where it lives
+// (Unsettled), by the one that is to remove it. What no such job is about is left to an
+// operator, as what no entry knows of is; so is what was received where the region that is the
+// tenant's home has not told of it: it may be all that there is.
+func (c *change) goesOn(e *tenancy, t *Tenant, told bool) {
 	if e == nil {
 		c.putTenant(t, nil)
 		return
@@ -178,7 +186,7 @@ func (c *change) goesOn(e *tenancy, t *Tenant) {
 	if p != nil && p.served() {
 		c.events = append(c.events, Event{UnitGone: p.Unit})
 	}
-	if removes := e.tenant.HasHome && j != nil && t.Claim == p.ID; !removes {
+	if removes := e.tenant.HasHome && j != nil && t.Claim == p.ID && (told || j.Kind == JobDepart); !removes {
 		if j != nil {
 			c.endFor(j)
 		}
@@ -186,9 +194,7 @@ func (c *change) goesOn(e *tenancy, t *Tenant) {
 		return
 	}
 	c.putTenant(t, p)
-	if j.Kind == JobDepart {
-		c.settleDeparted(j)
-	} else {
+	if j.Kind == JobReceive {
 		c.forgoReceive(j, foundElsewhere(t.Name))
 	}
 }

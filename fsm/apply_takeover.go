@@ -10,6 +10,10 @@ func (c *change) takeOver(cmd *TakeOver) *Refusal {
 	if r := c.runs(cmd.Recovery); r != nil {
 		return r
 	}
+	if cmd.Anew {
+		c.recovery = c.fromTheStart()
+		return nil
+	}
 	r := c.recovery
 	if r.Settled || r.Taken != cmd.After || cmd.Upto != "" && cmd.Upto <= cmd.After {
 		return refuse(CodeStale, "the units behind "+string(cmd.After)+" are not the next to be taken over")

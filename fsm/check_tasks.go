@@ -20,10 +20,12 @@ func checkHome(s *State, e *tenancy) error {
 		"it lives in %q, and is here too", t.Home)
 }
 
-// checkTaskOf: a job that is a task's is known by it.
+// checkTaskOf: a job that is a task's is known by it. What a region has yielded goes as what
+// has departed, and is no task's.
 func checkTaskOf(s *State, j *Job) error {
 	if j.Task == 0 {
-		return must(j.Kind != JobDepart && j.Kind != JobReceive, "a job to %s of no task", j.Kind)
+		yielded := j.Kind == JobDepart && j.Step == StepRemove && j.Since != 0 && s.scope.Region != ""
+		return must(yielded || j.Kind != JobDepart && j.Kind != JobReceive, "a job to %s of no task", j.Kind)
 	}
 	t, ok := s.tasks.Get(j.Task)
 	return must(ok && t.Local == j.ID && t.Tenant == j.Tenant && !t.Over(), "a job of task %d, which is not at it", j.Task)

@@ -13,6 +13,8 @@ type Claim struct {
 	// Other the region on its other side: of all but ClaimOwn.
 	Job   JobID
 	Other RegionName
+	// Promoted says of ClaimOwn that a node was promoted for it, and has it to write.
+	Promoted bool
 }
 
 // Claimed is how a tenant is had; its texts cross between groups.
@@ -43,18 +45,26 @@ func Generation(epoch uint64) uint64 { return generation(epoch) }
 func (s *State) Claims(after TenantName) iter.Seq[Claim] {
 	return func(yield func(Claim) bool) {
 		for t := range s.Tenants("", after) {
-			if p, ok := s.Placed(UnitName(t.Name)); ok {
-				if c, ok := s.claimOf(t.Name, p); ok && !yield(c) {
-					return
-				}
+			if c, ok := s.ClaimOf(t.Name); ok && !yield(c) {
+				return
 			}
 		}
 	}
 }
 
+// ClaimOf tells how this directory has a tenant; false where it does not claim it.
+func (s *State) ClaimOf(name TenantName) (Claim, bool) {
+	p, ok := s.Placed(UnitName(name))
+	if !ok {
+		return Claim{}, false
+	}
+	return s.claimOf(name, p)
+}
+
 func (s *State) claimOf(name TenantName, p *Placed) (Claim, bool) {
 	c := Claim{Tenant: name, ID: p.ID, How: ClaimOwn, Epoch: p.Epoch}
 	if p.kept() || p.State == UnitCreating {
+		c.Promoted = p.kept() && p.Promoted()
 		return c, !s.removed(p)
 	}
 	j, ok := s.running.Get(p.Job)

@@ -101,11 +101,24 @@ type ForgoTask struct {
 // recovery of the global directory, or this directory was recovered from before it did.
 // Here says that the global directory has the tenant in this region, as it is in the
 // newest history that was heard of, History: it stays, or has arrived. Otherwise it has
-// left, or did not come. Proposed by the leader of a region's group.
+// left, or did not come; told again of one that has left, that it is promoted where it lives
+// now, as its group has answered: the grace begins (TaskSettled). Proposed by the leader of a
+// region's group; the last, in the global directory, by its leader.
 type SettleTask struct {
 	Job     JobID
 	History uint64
 	Here    bool
+}
+
+// YieldTenant gives a tenant up that a region's directory has as its own, at Epoch, although
+// it lives elsewhere by the global directory of History, the newest that was heard of: where
+// the region was written off in a recovery of that, or its own directory was recovered. It is
+// proposed once the group that has it there has answered, since it was seen here at that epoch,
+// that it has it as its own and promoted: so it is written there (I1), and not lost with this.
+type YieldTenant struct {
+	UnitRef
+	Epoch   uint64
+	History uint64
 }
 
 // BeginRelocation begins a JobRelocate: a move of a tenant from one directory to another
@@ -122,4 +135,5 @@ func (*BeginTask) command()       {}
 func (*TellTask) command()        {}
 func (*ForgoTask) command()       {}
 func (*SettleTask) command()      {}
+func (*YieldTenant) command()     {}
 func (*BeginRelocation) command() {}

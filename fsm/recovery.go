@@ -223,11 +223,15 @@ type TakeOver struct {
 	// regions that keep their own directories; sorted by tenant. One with a home is in it,
 	// unless that region was written off and no other has the tenant.
 	Homes []TakenHome
+	// Anew, alone, has all be taken over from the start: a region was recovered itself since it
+	// was read.
+	Anew bool
 }
 
-// TakenHome is where a tenant was found: in region Home, under ID; or on this directory's
-// own node Node, which it does not know (Others and Epoch as in TakenUnit); or, where both
-// are "", nowhere: it was deleted since.
+// TakenHome is where a tenant was found: in region Home, under ID, in Epoch, which is 0 where
+// that region was written off, so that nobody tells of it; or on this directory's own node
+// Node, which it does not know (Others and Epoch as in TakenUnit); or, where both are "",
+// nowhere: it was deleted since.
 type TakenHome struct {
 	Tenant TenantName
 	ID     UnitID

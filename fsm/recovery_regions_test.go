@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"domicile/fsm"
@@ -240,7 +241,7 @@ func TestI1MovesUnderWayAreSettledByWhereTheTenantIs(t *testing.T) {
 	part("a-stays", nil, taken(stays, "e1"))
 	part("b-goes", []fsm.TakenHome{at("acme", "us", acme.Claim), at("b-goes", "us", goes.ID)})
 	part("c-cleared", []fsm.TakenHome{at("c-cleared", "us", cleared.ID)})
-	part("d-not-come", []fsm.TakenHome{at("d-not-come", "us", notCome)})
+	part("d-not-come", []fsm.TakenHome{{Tenant: "d-not-come", Home: "us", ID: notCome, Epoch: 5}})
 	part("e-come", []fsm.TakenHome{{Tenant: "e-come", ID: come, Node: "e1", Epoch: 1<<50 | 9}})
 	part("", nil, taken(fsm.UnitRef{Unit: "f-arrived", ID: arrived}, "e1"))
 	d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs("e1", "e2"), Regions: []fsm.RegionName{"tr", "us"}})
@@ -254,15 +255,58 @@ func TestI1MovesUnderWayAreSettledByWhereTheTenantIs(t *testing.T) {
 	for j := range d.RunningJobs() {
 		running += fmt.Sprintf("%s %s %s since %v; ", j.Tenant, j.Kind, j.Step, j.Since != 0)
 	}
-	if want := "c-cleared depart remove since true; d-not-come receive undo since false; f-arrived receive promote since false; "; running != want {
+	if want := "c-cleared depart remove since false; d-not-come receive undo since false; f-arrived receive promote since false; "; running != want {
 		t.Errorf("jobs %s, want %s", running, want)
 	}
+	d.wantUnsettled("c-cleared")
+	d.refused(fsm.CodeStale, &fsm.SettleTask{Job: left, History: 1})
+	d.refused(fsm.CodeStale, &fsm.SettleTask{Job: left, History: 2, Here: true})
+	d.ok(&fsm.SettleTask{Job: left, History: 2})
+	d.wantUnsettled("")
 	p, _ := d.Placed("f-arrived")
 	d.ok(&fsm.ConfirmPromotion{Node: "e1", Epoch: p.Epoch, Units: []fsm.UnitRef{{Unit: "f-arrived", ID: arrived}}})
 	for j := range d.RunningJobs() {
 		if j.Kind == fsm.JobReceive && j.Step == fsm.StepPromote {
 			t.Errorf("%s has not arrived", j.Tenant)
 		}
+	}
+}
+
+// wantUnsettled tells which tenants have departed, and are kept here until somebody says that
+// they are promoted where they live.
+func (d *dir) wantUnsettled(want string) {
+	d.t.Helper()
+	got := ""
+	for j := range d.Unsettled() {
+		got += string(j.Tenant) + " "
+	}
+	if got != strings.TrimLeft(want+" ", " ") {
+		d.t.Errorf("unsettled are %q, want %q", got, want)
+	}
+}
+
+// TestI10WhatWasReceivedOfAWrittenOffRegionIsKept: the region may be lost for good, and this
+// may be all that there is of the tenant. An operator adopts it then.
+func TestI10WhatWasReceivedOfAWrittenOffRegionIsKept(t *testing.T) {
+	for name, home := range map[string]fsm.TakenHome{"nobody tells of it": {Tenant: "x"}, "another region does, of the one that has it": at("x", "us", 0)} {
+		t.Run(name, func(t *testing.T) {
+			d := newHomes(t)
+			_, x := d.coming("x")
+			id := d.recover()
+			if home.Home != "" {
+				home.ID = x
+			}
+			d.ok(&fsm.ForgoNode{Recovery: id, Region: "us"})
+			d.ok(&fsm.TakeOver{Recovery: id, Homes: []fsm.TakenHome{home}})
+			d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs("e1", "e2"), Regions: []fsm.RegionName{"tr"}})
+			d.wantHome("x", fmt.Sprintf("us id %d", x))
+			for j := range d.RunningJobs() {
+				t.Errorf("a job to %s stands at %s", j.Kind, j.Step)
+			}
+			if err := fsm.Check(d.State); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -342,12 +386,10 @@ func TestI1ATaskThatOutlivedItsJobIsSettledByTheHome(t *testing.T) {
 	for job, here := range map[fsm.JobID]bool{stays: true, back: true, goes: false, comes: true, not: false, told: false} {
 		d.ok(&fsm.SettleTask{Job: job, History: 2, Here: here})
 	}
+	d.wantUnsettled("goes") // told was settled above
 	d.want("stays back goes comes not told", "stays n1 active, back n1 active, goes n1 deleting, comes "+d.on("comes")+" active after "+d.on("comes")+", not "+d.on("not")+" deleting, told n1 deleting")
-	for j := range d.RunningJobs() {
-		if j.Kind == fsm.JobDepart && j.Step == fsm.StepRemove && j.Since == 0 {
-			t.Errorf("%s is kept for ever", j.Tenant)
-		}
-	}
+	d.ok(&fsm.SettleTask{Job: goes, History: 2, Here: false})
+	d.wantUnsettled("")
 	d.refused(fsm.CodeStale, &fsm.SettleTask{Job: goes, History: 2, Here: false})
 }
 

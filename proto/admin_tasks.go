@@ -106,16 +106,19 @@ type TaskCopy struct {
 
 // CensusCall is the body of POST /_shard/tasks/census, spoken between groups alone: while
 // the global directory is being recovered its leader asks each region which tenants it
-// has. The region takes nothing of an older history of that directory any more.
+// has. Any group asks another about tenants of which both know (Only). The group that is asked
+// takes nothing of an older history of the global directory any more.
 type CensusCall struct {
-	To        fsm.RegionName `json:"to"`
-	Authority string         `json:"authority"`
-	History   uint64         `json:"history"`
-	After     fsm.TenantName `json:"after,omitempty"` // tenants that come after it are asked for
+	To        fsm.RegionName   `json:"to"` // "": the global group, of Only alone
+	Authority string           `json:"authority"`
+	History   uint64           `json:"history"`
+	After     fsm.TenantName   `json:"after,omitempty"` // tenants that come after it are asked for
+	Only      []fsm.TenantName `json:"only,omitempty"`  // these are asked for; none: all
 }
 
-// Census answers: a page of the region's tenants, by name.
+// Census answers: a page of the tenants of the group that is asked, by name.
 type Census struct {
+	History uint64         `json:"history"` // of that group's own directory
 	Tenants []CensusTenant `json:"tenants"`
 	More    bool           `json:"more,omitempty"` // others come after the last of these
 }
@@ -128,6 +131,8 @@ type CensusTenant struct {
 	Epoch  uint64         `json:"epoch"`
 	Job    fsm.JobID      `json:"job,omitempty"`
 	Other  fsm.RegionName `json:"other,omitempty"`
+	// Promoted: a node has it to write; of own alone.
+	Promoted bool `json:"promoted,omitempty"`
 }
 
 // OrphanedTenant is one about which a region's directory and the global one do not agree.
@@ -145,8 +150,12 @@ const (
 	OrphanMissing   = "missing"   // the global directory has it in the region, and it is not there
 )
 
-// EventTenantOrphaned says that an OrphanedTenant was found: Problem is its kind.
+// EventTenantOrphaned says that an OrphanedTenant was found: Problem is its kind, or
+// OrphanYielded, where it lives elsewhere, is written there, and was given up here.
 const EventTenantOrphaned EventName = "tenant_orphaned"
+
+// OrphanYielded is told at EventTenantOrphaned.
+const OrphanYielded = "yielded"
 
 // Shown is t as it is told to people: without any token.
 func (t *Task) Shown() *Task {

@@ -55,7 +55,7 @@ func TestEveryFieldOfWhatCameWithVersion4SurvivesItsEncoding(t *testing.T) {
 	for _, cmd := range []fsm.Command{
 		&fsm.BindGlobal{}, &fsm.BeginTask{}, &fsm.TellTask{}, &fsm.ForgoTask{}, &fsm.BeginRelocation{},
 		&fsm.BeginGive{}, &fsm.GiveRegion{}, &fsm.StageRegion{}, &fsm.ArriveRegion{}, &fsm.CloseIntake{},
-		&fsm.CreateTenant{}, &fsm.AdvanceJob{}, &fsm.NoteJob{}, &fsm.SettleTask{}, &fsm.ForgoNode{}, &fsm.TakeOver{}, &fsm.EndRecovery{},
+		&fsm.CreateTenant{}, &fsm.AdvanceJob{}, &fsm.NoteJob{}, &fsm.SettleTask{}, &fsm.YieldTenant{}, &fsm.AdoptUnit{}, &fsm.ForgoNode{}, &fsm.TakeOver{}, &fsm.EndRecovery{},
 	} {
 		n := uint64(0)
 		filled(reflect.ValueOf(cmd).Elem(), &n)

@@ -13,6 +13,7 @@ func putRecoveryCommand(m *pb.Entry, c fsm.Command) bool {
 		m.Command = &pb.Entry_ForgoNode{ForgoNode: &pb.ForgoNode{Recovery: uint64(c.Recovery), Node: c.Node, Region: string(c.Region)}}
 	case *fsm.TakeOver:
 		m.Command = &pb.Entry_TakeOver{TakeOver: &pb.TakeOver{
+			Anew:     c.Anew,
 			Recovery: uint64(c.Recovery), After: string(c.After), Upto: string(c.Upto), Units: list(c.Units, fromTakenUnit),
 			Elsewhere: names[string](c.Elsewhere), Homes: list(c.Homes, fromTakenHome),
 		}}
@@ -40,6 +41,7 @@ func recoveryCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_TakeOver:
 		t := c.TakeOver
 		return &fsm.TakeOver{
+			Anew:     t.GetAnew(),
 			Recovery: fsm.Revision(t.GetRecovery()), After: fsm.TenantName(t.GetAfter()), Upto: fsm.TenantName(t.GetUpto()),
 			Units: list(t.GetUnits(), toTakenUnit), Elsewhere: names[fsm.TenantName](t.GetElsewhere()),
 			Homes: list(t.GetHomes(), toTakenHome),

@@ -42,7 +42,7 @@ func commandsOfARecovery(s *fsm.State) []fsm.Command {
 // and a region that is written off.
 func commandsOfAGlobalRecovery(s *fsm.State) []fsm.Command {
 	id := s.Recovery().ID
-	commands := []fsm.Command{&fsm.ForgoNode{Recovery: id, Region: "us"}, &fsm.ForgoNode{Recovery: id, Node: "10.0.0.9:8081"}}
+	commands := []fsm.Command{&fsm.ForgoNode{Recovery: id, Region: "us"}, &fsm.ForgoNode{Recovery: id, Node: "10.0.0.9:8081"}, &fsm.TakeOver{Recovery: id, Anew: true}}
 	after := fsm.TenantName("")
 	part := func(upto fsm.TenantName) *fsm.TakeOver {
 		take := &fsm.TakeOver{Recovery: id, After: after, Upto: upto}
@@ -73,11 +73,43 @@ func commandsOfAGlobalRecovery(s *fsm.State) []fsm.Command {
 	return append(commands, end, &fsm.CreateTenant{Name: "hooli-2"})
 }
 
+// commandsOfARegionRecovery does so behind the log of a region's directory of version 4: with
+// a tenant that lives elsewhere, and branches that came from other directories; and then
+// yields one that another group has, too.
+func commandsOfARegionRecovery(s *fsm.State) (commands []fsm.Command) {
+	id, after := s.Recovery().ID, fsm.TenantName("")
+	for t := range s.Tenants("", "") {
+		take := &fsm.TakeOver{Recovery: id, After: after, Upto: t.Name}
+		commands, after = append(commands, take), t.Name
+		if t.Name == "arrived" {
+			take.Elsewhere = []fsm.TenantName{t.Name}
+			continue
+		}
+		for p := range s.ToTakeOver(t.Name) {
+			u := fsm.TakenUnit{UnitRef: fsm.UnitRef{Unit: p.Unit, ID: p.ID}, Node: p.Node, Epoch: 3<<50 | 7}
+			if t.Name == "wayne" {
+				u.Node, u.Others = "u2", []fsm.NodeName{"u1"}
+			}
+			take.Units = append(take.Units, u)
+		}
+	}
+	commands = append(commands, &fsm.TakeOver{Recovery: id, After: after})
+	end := &fsm.EndRecovery{Recovery: id}
+	for n := range s.Nodes() {
+		end.Nodes = append(end.Nodes, fsm.NodeRef{Node: n.Name, ID: n.ID})
+	}
+	x := fsm.UnitRef{Unit: "orphan", ID: 12345}
+	adopted := s.Revision() + fsm.Revision(len(commands)) + 2
+	return append(commands, end, &fsm.AdoptUnit{UnitRef: x, Node: "u2", Others: []fsm.NodeName{"u1"}, Epoch: 2<<50 | 9},
+		&fsm.YieldTenant{UnitRef: x, Epoch: 2<<50 | uint64(adopted), History: 3})
+}
+
 // TestGoldenRecovery: the snapshot of a directory whose recovery has begun, and the log
 // that ends it, stay readable.
 func TestGoldenRecovery(t *testing.T) {
 	goldenRecovery(t, "v2-recovery", commandsV2(), 2, commandsOfARecovery)
 	goldenRecovery(t, "v4-recovery", commandsV4(), 4, commandsOfAGlobalRecovery)
+	goldenRecovery(t, "v4-region-recovery", commandsV4Region(), 4, commandsOfARegionRecovery)
 }
 
 func goldenRecovery(t *testing.T, name string, before []fsm.Command, version uint32, commands func(*fsm.State) []fsm.Command) {

@@ -27,6 +27,8 @@ func putTaskCommand(m *pb.Entry, c fsm.Command) bool {
 		}}
 	case *fsm.SettleTask:
 		m.Command = &pb.Entry_SettleTask{SettleTask: &pb.SettleTask{Job: uint64(c.Job), History: c.History, Here: c.Here}}
+	case *fsm.YieldTenant:
+		m.Command = &pb.Entry_YieldTenant{YieldTenant: &pb.YieldTenant{Unit: string(c.Unit), Id: uint64(c.ID), Epoch: c.Epoch, History: c.History}}
 	case *fsm.BeginRelocation:
 		m.Command = &pb.Entry_BeginRelocation{BeginRelocation: &pb.BeginRelocation{
 			Tenant: string(c.Tenant), Region: string(c.Region), To: text(c.To),
@@ -64,6 +66,9 @@ func taskCommand(m *pb.Entry) fsm.Command {
 	case *pb.Entry_SettleTask:
 		t := c.SettleTask
 		return &fsm.SettleTask{Job: fsm.JobID(t.GetJob()), History: t.GetHistory(), Here: t.GetHere()}
+	case *pb.Entry_YieldTenant:
+		y := c.YieldTenant
+		return &fsm.YieldTenant{UnitRef: fsm.UnitRef{Unit: fsm.UnitName(y.GetUnit()), ID: fsm.UnitID(y.GetId())}, Epoch: y.GetEpoch(), History: y.GetHistory()}
 	case *pb.Entry_BeginRelocation:
 		b := c.BeginRelocation
 		return &fsm.BeginRelocation{Tenant: fsm.TenantName(b.GetTenant()), Region: fsm.RegionName(b.GetRegion()), To: name[fsm.NodeName](b.To)}

@@ -18,7 +18,9 @@ import (
 type RegionCall struct {
 	Recovery fsm.Revision
 	Region   fsm.RegionName
-	record   *fsm.Region // as its routers were when it was asked
+	// Again asks only of which history its directory is: it was read before.
+	Again  bool
+	record *fsm.Region // as its routers were when it was asked
 }
 
 // RegionAnswer is what came of it: Done with Claims, or an outcome as of a TaskAnswer.
@@ -27,6 +29,7 @@ type RegionAnswer struct {
 	Refusal *fsm.Refusal
 	Heard   uint64 // newer history of the global directory that the region refused ours for, or 0
 	Claims  []fsm.Claim
+	History uint64 // of the region's own directory
 }
 
 // regionReading is what is known of a region.
@@ -37,6 +40,8 @@ type regionReading struct {
 	heard   uint64
 	read    bool
 	claims  []fsm.Claim
+	history uint64 // of the region's directory when it was read
+	again   bool   // it was asked once more since
 	problem string
 }
 
@@ -56,8 +61,12 @@ func (m *Memory) EndRegion(c RegionCall, a RegionAnswer, now fsm.Millis) {
 	k.running, k.next, k.problem = false, now+ReadAgain, ""
 	k.heard = max(k.heard, a.Heard)
 	switch {
+	case c.Again && (a.Outcome != Done || a.History == k.history): // one that does not tell was read, and asks what this recovery found
+		k.again = true
+	case c.Again:
+		m.recovery.regions[c.Region], m.recovery.anew = &regionReading{record: k.record}, true
 	case a.Outcome == Done:
-		k.read, k.claims = true, a.Claims
+		k.read, k.claims, k.history = true, a.Claims, a.History
 		m.recovery.homes, m.recovery.decided = nil, false
 	case a.Refusal != nil:
 		k.problem = a.Refusal.Text
@@ -85,6 +94,7 @@ func (p *planner) readRegions(r *fsm.Recovery, m *recoveryMemory) bool {
 			k = &regionReading{record: g}
 			m.regions[g.Name], m.decided = k, false
 		}
+		k.again = k.again && r.Settled
 		switch {
 		case r.WithoutRegion(g.Name), k.read:
 			continue
@@ -92,6 +102,23 @@ func (p *planner) readRegions(r *fsm.Recovery, m *recoveryMemory) bool {
 			p.plan.Regions = append(p.plan.Regions, RegionCall{Recovery: r.ID, Region: g.Name, record: k.record})
 		}
 		all = false
+	}
+	return all
+}
+
+// stillAsRead asks each region that was read whether its directory is the one that was: one
+// that was recovered since has forgotten that it heeds nothing of an older history, and may
+// have lost what it told of. It reports whether that is known.
+func (p *planner) stillAsRead(r *fsm.Recovery, m *recoveryMemory) bool {
+	all := true
+	for g := range p.s.RegionsToRead() {
+		k := m.regions[g.Name]
+		if r.WithoutRegion(g.Name) || k == nil || k.again {
+			continue
+		}
+		if all = false; !k.running {
+			p.plan.Regions = append(p.plan.Regions, RegionCall{Recovery: r.ID, Region: g.Name, Again: true, record: k.record})
+		}
 	}
 	return all
 }
@@ -216,7 +243,7 @@ func (m *recoveryMemory) rehomed(s *fsm.State, r *fsm.Recovery, t *fsm.Tenant, u
 	case h != nil && h.Node != "":
 		return h
 	case !b.usable() || u != nil && fsm.Generation(b.best.Epoch) <= fsm.Generation(u.Epoch):
-		if h == nil && b.usable() && u != nil && u.State == fsm.UnitReceiving && len(of) == 0 {
+		if h == nil && b.usable() && u != nil && u.State == fsm.UnitReceiving && len(of) == 0 && !r.WithoutRegion(t.Home) {
 			return b.here(t) // its source is no more, which goes only once it has come
 		}
 		return cmp.Or(h, receiver(of))

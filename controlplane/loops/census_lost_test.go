@@ -59,6 +59,28 @@ func TestI4ATenantThatCameToOwnNodesIsNotLostInARecovery(t *testing.T) {
 	}
 }
 
+// TestI1WhatIsReceivedFromAWrittenOffRegionIsNotTakenOver: us, which an operator writes off, may
+// only be cut off, and write it; n1 has what was copied of it until then.
+func TestI1WhatIsReceivedFromAWrittenOffRegionIsNotTakenOver(t *testing.T) {
+	s := newGlobalRecovery(t, func(s *recoverySim) {
+		id, n1, eu := s.claim("x"), fsm.NodeName("n1"), fsm.RegionName("eu")
+		job := s.apply(&fsm.BeginRelocation{Tenant: "x", Region: "eu", To: &n1}).Job
+		scope, _ := s.state.Scope()
+		s.apply(&fsm.BeginTask{Origin: fsm.Origin{Authority: scope.Authority(), History: scope.History, Floor: 1}, Job: job, Kind: fsm.TaskReceive, Tenant: "x", ID: id,
+			Region: &eu, Node: &n1, Source: &fsm.Foreign{Region: "us", Node: "u1", Addr: "http://10.0.0.1:1", Epoch: 7}})
+		s.holds("n1", replica(fsm.UnitRef{Unit: "x", ID: id}, 7, 5, "http://127.0.0.1:8081"))
+		s.regions["us"].silent = true
+	}, "x")
+	us := s.home("x")
+	s.run(40)
+	s.apply(&fsm.ForgoNode{Recovery: s.state.Recovery().ID, Region: "us"})
+	s.run(40)
+	s.wants(true, nil)
+	if got := s.home("x"); got != us {
+		t.Errorf("x is of %s, want %s", got, us)
+	}
+}
+
 // TestI4WhatWasWrittenOffMayHaveATenant: it went on from a node that was written off, or to
 // a region that was.
 func TestI4WhatWasWrittenOffMayHaveATenant(t *testing.T) {

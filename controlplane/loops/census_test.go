@@ -13,6 +13,10 @@ type recRegion struct {
 	silent bool
 	heard  uint64 // the newest history that it has heard
 	claims []fsm.Claim
+	// recovered, once it has been read: its own directory is of another history then.
+	recovered func()
+	history   uint64
+	reads     int
 }
 
 // tell answers a reading of a region.
@@ -25,8 +29,15 @@ func (s *recoverySim) tell(c RegionCall) RegionAnswer {
 	case g.heard > scope.History:
 		return RegionAnswer{Outcome: Refused, Refusal: &fsm.Refusal{Code: fsm.CodeStale, Text: "newer"}, Heard: g.heard}
 	}
-	g.heard = scope.History
-	return RegionAnswer{Outcome: Done, Claims: g.claims}
+	if g.reads > 0 && g.recovered != nil {
+		g.recovered()
+		g.history, g.recovered = g.history+1, nil
+	}
+	if g.heard = scope.History; c.Again {
+		return RegionAnswer{Outcome: Done, History: g.history}
+	}
+	g.reads++
+	return RegionAnswer{Outcome: Done, Claims: g.claims, History: g.history}
 }
 
 // newGlobalRecovery is the global directory, with its own nodes n1 and n2, the regions us
@@ -183,6 +194,44 @@ func TestO6ARecoveryOfTheGlobalDirectoryWaitsForRegions(t *testing.T) {
 	s.run(40)
 	s.wants(true, nil)
 	s.wantHomes(us)
+}
+
+// TestI1ARegionThatIsRecoveredAfterItWasReadIsReadAgain before the recovery ends: it has
+// forgotten that it heeds nothing of the former history, and lost what it had told of.
+func TestI1ARegionThatIsRecoveredAfterItWasReadIsReadAgain(t *testing.T) {
+	s := newGlobalRecovery(t, func(s *recoverySim) { s.own("own") }, "a", "b")
+	s.holds("n1", primary(s.id("own"), 1, 5))
+	s.claims("us", "a", s.claim("a"), fsm.ClaimOwn, 1)
+	s.claims("us", "b", s.claim("b"), fsm.ClaimOwn, 1)
+	s.claims("tr", "b", s.claim("b"), fsm.ClaimOwn, gen|9)
+	s.regions["us"].recovered = func() {
+		s.regions["us"].heard = 1
+		s.claims("us", "c", 9000, fsm.ClaimOwn, 1)
+	}
+	s.regions["tr"].recovered = func() { s.regions["tr"].claims = nil }
+	want := map[fsm.TenantName]string{"a": s.home("a"), "b": s.home("b"), "c": "us id 9000", "own": "n1 n2:syncing"}
+	s.run(60)
+	s.wants(true, nil)
+	s.wantHomes(want)
+	for name, g := range s.regions {
+		if g.heard != 2 || g.reads != 2 || g.recovered != nil {
+			t.Errorf("%s has heard of history %d, and was read %d times", name, g.heard, g.reads)
+		}
+	}
+}
+
+// TestO6ARegionThatDoesNotTellWhetherItWasRecoveredIsNotWaitedForTwice: it was read, and if it
+// is recovered it asks what this recovery has found.
+func TestO6ARegionThatDoesNotTellWhetherItWasRecoveredIsNotWaitedForTwice(t *testing.T) {
+	s := newGlobalRecovery(t, func(*recoverySim) {}, "a")
+	s.claims("us", "a", s.claim("a"), fsm.ClaimOwn, 1)
+	for s.regions["us"].reads == 0 {
+		s.round()
+	}
+	s.wants(false, nil)
+	s.regions["us"].silent = true
+	s.run(40)
+	s.wants(true, nil)
 }
 
 // TestO6TheHistoryIsRaisedAboveOneThatARegionHasHeard, as for nodes.

@@ -58,6 +58,8 @@ type recoveryMemory struct {
 	regions map[fsm.RegionName]*regionReading
 	homes   []fsm.TakenHome
 	decided bool
+	// anew: a region is read anew that was read before, so that all is taken over anew.
+	anew bool
 	// problem stands in the way of the whole.
 	problem string
 }
@@ -107,7 +109,14 @@ func (p *planner) recover(r *fsm.Recovery) {
 		p.wakeAt(p.now + ReadAgain)
 		return
 	}
+	if m.anew = m.anew && (r.Settled || r.Taken != ""); m.anew {
+		p.propose(Matter{Kind: MatterRecovery}, &fsm.TakeOver{Recovery: r.ID, Anew: true})
+		return
+	}
 	if r.Settled {
+		if !p.stillAsRead(r, m) {
+			return
+		}
 		p.propose(Matter{Kind: MatterRecovery}, &fsm.EndRecovery{Recovery: r.ID, Nodes: m.final(p.s, r), Regions: m.readOf(p.s, r)})
 		return
 	}

@@ -9,6 +9,9 @@ const SettleEvery fsm.Millis = 1000
 // global directory, or this one was recovered from before they did. What that directory
 // says now, of after they were seen, is what the jobs would have come to.
 func (p *planner) settleTasks() {
+	if scope, _ := p.s.Scope(); scope.Region == "" {
+		return
+	}
 	for t := range p.s.Tasks() {
 		if t.Kind != fsm.TaskDepart && t.Kind != fsm.TaskReceive || !p.s.Outlived(t) {
 			continue
@@ -26,7 +29,9 @@ func (p *planner) settleTasks() {
 		}
 		here, known := names.Home(t.Tenant, t.ID)
 		if t.Kind == fsm.TaskDepart {
-			here = here || !known // its name is looked for as that of any tenant of the region
+			// Its name is looked for as that of any tenant of the region; and as long as it was
+			// not given up, so is whether another region has it.
+			here = here || !known || p.s.GivesNothing(t)
 		}
 		if p.s.Settles(t, here) {
 			p.propose(Matter{Kind: MatterSettle, Job: t.Job}, &fsm.SettleTask{Job: t.Job, History: up.History, Here: here})

@@ -9,16 +9,23 @@ import (
 // TestI1TasksThatOutlivedTheirJobsAreSettledByAFreshCopyOfTheGlobalDirectory, and by none
 // of before: neither of an older history, nor of before the task was seen.
 func TestI1TasksThatOutlivedTheirJobsAreSettledByAFreshCopyOfTheGlobalDirectory(t *testing.T) {
-	s := newRegionRecovery(t, "stays", "left", "unknown")
+	s := newRegionRecovery(t, "left", "not-given", "stays", "unknown")
 	s.news.WaitedOut = true
 	s.news.Homes = &Homes{Elsewhere: func(fsm.TenantName, fsm.UnitID, bool) bool { return false }}
 	s.run(40)
 	s.wants(true, nil)
 	of := fsm.Origin{Authority: "c1/global", History: 1}
 	jobs := map[fsm.TenantName]fsm.JobID{}
-	for i, name := range []fsm.TenantName{"stays", "left", "unknown"} {
+	for i, name := range []fsm.TenantName{"stays", "left", "unknown", "not-given"} {
 		jobs[name] = fsm.JobID(100 + i)
-		s.apply(&fsm.BeginTask{Origin: of, Job: jobs[name], Kind: fsm.TaskDepart, Tenant: name, ID: s.id(fsm.UnitName(name)).ID})
+		u := s.id(fsm.UnitName(name))
+		local := s.apply(&fsm.BeginTask{Origin: of, Job: jobs[name], Kind: fsm.TaskDepart, Tenant: name, ID: u.ID}).Task.Local
+		if name == "left" {
+			p, _ := s.state.Placed(u.Unit)
+			s.apply(&fsm.ConfirmPromotion{Node: p.Node, Epoch: p.Epoch, Units: []fsm.UnitRef{u}})
+			s.apply(&fsm.TellTask{Origin: of, Job: jobs[name], Word: fsm.TaskRelease, Other: &fsm.Foreign{Region: "tr", Node: "t1", Addr: "127.0.0.1:9"}})
+			s.apply(&fsm.EndRelease{ID: local, Released: []fsm.UnitRef{u}})
+		}
 	}
 	region := fsm.RegionName("us")
 	for i, name := range []fsm.TenantName{"came", "never"} {
@@ -52,7 +59,8 @@ func TestI1TasksThatOutlivedTheirJobsAreSettledByAFreshCopyOfTheGlobalDirectory(
 		t.Errorf("by a copy that is as old as the task was seen to be, %+v", got[0])
 	}
 	s.news.Names.AsOf = s.now + 1
-	want := map[fsm.JobID]bool{jobs["stays"]: true, jobs["left"]: false, jobs["unknown"]: true, jobs["came"]: true, jobs["never"]: false}
+	// What was not given up stays, wherever its home is: whether another group has it, and this one yields, is asked.
+	want := map[fsm.JobID]bool{jobs["stays"]: true, jobs["left"]: false, jobs["not-given"]: true, jobs["unknown"]: true, jobs["came"]: true, jobs["never"]: false}
 	got := settled()
 	if len(got) != len(want) {
 		t.Fatalf("%d tasks are settled", len(got))

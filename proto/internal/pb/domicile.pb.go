@@ -85,6 +85,7 @@ type Entry struct {
 	//	*Entry_ArriveRegion
 	//	*Entry_CloseIntake
 	//	*Entry_SettleTask
+	//	*Entry_YieldTenant
 	Command       isEntry_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -560,6 +561,15 @@ func (x *Entry) GetSettleTask() *SettleTask {
 	return nil
 }
 
+func (x *Entry) GetYieldTenant() *YieldTenant {
+	if x != nil {
+		if x, ok := x.Command.(*Entry_YieldTenant); ok {
+			return x.YieldTenant
+		}
+	}
+	return nil
+}
+
 type isEntry_Command interface {
 	isEntry_Command()
 }
@@ -747,6 +757,10 @@ type Entry_SettleTask struct {
 	SettleTask *SettleTask `protobuf:"bytes,60,opt,name=settle_task,json=settleTask,proto3,oneof"`
 }
 
+type Entry_YieldTenant struct {
+	YieldTenant *YieldTenant `protobuf:"bytes,61,opt,name=yield_tenant,json=yieldTenant,proto3,oneof"`
+}
+
 func (*Entry_Bootstrap) isEntry_Command() {}
 
 func (*Entry_SetSettings) isEntry_Command() {}
@@ -836,6 +850,8 @@ func (*Entry_ArriveRegion) isEntry_Command() {}
 func (*Entry_CloseIntake) isEntry_Command() {}
 
 func (*Entry_SettleTask) isEntry_Command() {}
+
+func (*Entry_YieldTenant) isEntry_Command() {}
 
 type Bootstrap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2666,6 +2682,7 @@ type TakeOver struct {
 	Units         []*TakenUnit           `protobuf:"bytes,4,rep,name=units,proto3" json:"units,omitempty"`
 	Elsewhere     []string               `protobuf:"bytes,5,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	Homes         []*TakenHome           `protobuf:"bytes,6,rep,name=homes,proto3" json:"homes,omitempty"`
+	Anew          bool                   `protobuf:"varint,7,opt,name=anew,proto3" json:"anew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2740,6 +2757,13 @@ func (x *TakeOver) GetHomes() []*TakenHome {
 		return x.Homes
 	}
 	return nil
+}
+
+func (x *TakeOver) GetAnew() bool {
+	if x != nil {
+		return x.Anew
+	}
+	return false
 }
 
 type TakenHome struct {
@@ -2998,6 +3022,74 @@ func (x *SettleTask) GetHere() bool {
 	return false
 }
 
+type YieldTenant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	History       uint64                 `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *YieldTenant) Reset() {
+	*x = YieldTenant{}
+	mi := &file_domicile_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *YieldTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*YieldTenant) ProtoMessage() {}
+
+func (x *YieldTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_domicile_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use YieldTenant.ProtoReflect.Descriptor instead.
+func (*YieldTenant) Descriptor() ([]byte, []int) {
+	return file_domicile_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *YieldTenant) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *YieldTenant) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *YieldTenant) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *YieldTenant) GetHistory() uint64 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
 type BeginMove struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -3013,7 +3105,7 @@ type BeginMove struct {
 
 func (x *BeginMove) Reset() {
 	*x = BeginMove{}
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3117,7 @@ func (x *BeginMove) String() string {
 func (*BeginMove) ProtoMessage() {}
 
 func (x *BeginMove) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[37]
+	mi := &file_domicile_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3130,7 @@ func (x *BeginMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginMove.ProtoReflect.Descriptor instead.
 func (*BeginMove) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{37}
+	return file_domicile_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BeginMove) GetUnit() string {
@@ -3100,7 +3192,7 @@ type CancelMove struct {
 
 func (x *CancelMove) Reset() {
 	*x = CancelMove{}
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3204,7 @@ func (x *CancelMove) String() string {
 func (*CancelMove) ProtoMessage() {}
 
 func (x *CancelMove) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[38]
+	mi := &file_domicile_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3217,7 @@ func (x *CancelMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMove.ProtoReflect.Descriptor instead.
 func (*CancelMove) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{38}
+	return file_domicile_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelMove) GetId() uint64 {
@@ -3151,7 +3243,7 @@ type BeginRebalance struct {
 
 func (x *BeginRebalance) Reset() {
 	*x = BeginRebalance{}
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3255,7 @@ func (x *BeginRebalance) String() string {
 func (*BeginRebalance) ProtoMessage() {}
 
 func (x *BeginRebalance) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[39]
+	mi := &file_domicile_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3268,7 @@ func (x *BeginRebalance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRebalance.ProtoReflect.Descriptor instead.
 func (*BeginRebalance) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{39}
+	return file_domicile_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BeginRebalance) GetMoves() []*Target {
@@ -3197,7 +3289,7 @@ type SetDrain struct {
 
 func (x *SetDrain) Reset() {
 	*x = SetDrain{}
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3301,7 @@ func (x *SetDrain) String() string {
 func (*SetDrain) ProtoMessage() {}
 
 func (x *SetDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[40]
+	mi := &file_domicile_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3314,7 @@ func (x *SetDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrain.ProtoReflect.Descriptor instead.
 func (*SetDrain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{40}
+	return file_domicile_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetDrain) GetNode() string {
@@ -3258,7 +3350,7 @@ type SetReader struct {
 
 func (x *SetReader) Reset() {
 	*x = SetReader{}
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3362,7 @@ func (x *SetReader) String() string {
 func (*SetReader) ProtoMessage() {}
 
 func (x *SetReader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[41]
+	mi := &file_domicile_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3375,7 @@ func (x *SetReader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReader.ProtoReflect.Descriptor instead.
 func (*SetReader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{41}
+	return file_domicile_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetReader) GetTenant() string {
@@ -3324,7 +3416,7 @@ type PlaceReaders struct {
 
 func (x *PlaceReaders) Reset() {
 	*x = PlaceReaders{}
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3428,7 @@ func (x *PlaceReaders) String() string {
 func (*PlaceReaders) ProtoMessage() {}
 
 func (x *PlaceReaders) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[42]
+	mi := &file_domicile_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3441,7 @@ func (x *PlaceReaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceReaders.ProtoReflect.Descriptor instead.
 func (*PlaceReaders) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{42}
+	return file_domicile_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlaceReaders) GetUnits() []*UnitRef {
@@ -3377,7 +3469,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3481,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[43]
+	mi := &file_domicile_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3494,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{43}
+	return file_domicile_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Origin) GetAuthority() string {
@@ -3439,7 +3531,7 @@ type Foreign struct {
 
 func (x *Foreign) Reset() {
 	*x = Foreign{}
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3543,7 @@ func (x *Foreign) String() string {
 func (*Foreign) ProtoMessage() {}
 
 func (x *Foreign) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[44]
+	mi := &file_domicile_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3556,7 @@ func (x *Foreign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Foreign.ProtoReflect.Descriptor instead.
 func (*Foreign) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{44}
+	return file_domicile_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Foreign) GetRegion() string {
@@ -3512,7 +3604,7 @@ type BindGlobal struct {
 
 func (x *BindGlobal) Reset() {
 	*x = BindGlobal{}
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3616,7 @@ func (x *BindGlobal) String() string {
 func (*BindGlobal) ProtoMessage() {}
 
 func (x *BindGlobal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[45]
+	mi := &file_domicile_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3629,7 @@ func (x *BindGlobal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindGlobal.ProtoReflect.Descriptor instead.
 func (*BindGlobal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{45}
+	return file_domicile_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BindGlobal) GetAuthority() string {
@@ -3574,7 +3666,7 @@ type BeginTask struct {
 
 func (x *BeginTask) Reset() {
 	*x = BeginTask{}
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3678,7 @@ func (x *BeginTask) String() string {
 func (*BeginTask) ProtoMessage() {}
 
 func (x *BeginTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[46]
+	mi := &file_domicile_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3691,7 @@ func (x *BeginTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTask.ProtoReflect.Descriptor instead.
 func (*BeginTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{46}
+	return file_domicile_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BeginTask) GetOrigin() *Origin {
@@ -3698,7 +3790,7 @@ type TellTask struct {
 
 func (x *TellTask) Reset() {
 	*x = TellTask{}
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3802,7 @@ func (x *TellTask) String() string {
 func (*TellTask) ProtoMessage() {}
 
 func (x *TellTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[47]
+	mi := &file_domicile_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3815,7 @@ func (x *TellTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTask.ProtoReflect.Descriptor instead.
 func (*TellTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{47}
+	return file_domicile_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TellTask) GetOrigin() *Origin {
@@ -3767,7 +3859,7 @@ type ForgoTask struct {
 
 func (x *ForgoTask) Reset() {
 	*x = ForgoTask{}
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +3871,7 @@ func (x *ForgoTask) String() string {
 func (*ForgoTask) ProtoMessage() {}
 
 func (x *ForgoTask) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[48]
+	mi := &file_domicile_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +3884,7 @@ func (x *ForgoTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgoTask.ProtoReflect.Descriptor instead.
 func (*ForgoTask) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{48}
+	return file_domicile_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ForgoTask) GetOrigin() *Origin {
@@ -3839,7 +3931,7 @@ type BeginGive struct {
 
 func (x *BeginGive) Reset() {
 	*x = BeginGive{}
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3943,7 @@ func (x *BeginGive) String() string {
 func (*BeginGive) ProtoMessage() {}
 
 func (x *BeginGive) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[49]
+	mi := &file_domicile_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3956,7 @@ func (x *BeginGive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginGive.ProtoReflect.Descriptor instead.
 func (*BeginGive) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{49}
+	return file_domicile_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BeginGive) GetRegion() string {
@@ -3885,7 +3977,7 @@ type GiveRegion struct {
 
 func (x *GiveRegion) Reset() {
 	*x = GiveRegion{}
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +3989,7 @@ func (x *GiveRegion) String() string {
 func (*GiveRegion) ProtoMessage() {}
 
 func (x *GiveRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[50]
+	mi := &file_domicile_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +4002,7 @@ func (x *GiveRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveRegion.ProtoReflect.Descriptor instead.
 func (*GiveRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{50}
+	return file_domicile_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GiveRegion) GetId() uint64 {
@@ -3946,7 +4038,7 @@ type Giver struct {
 
 func (x *Giver) Reset() {
 	*x = Giver{}
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3958,7 +4050,7 @@ func (x *Giver) String() string {
 func (*Giver) ProtoMessage() {}
 
 func (x *Giver) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[51]
+	mi := &file_domicile_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3971,7 +4063,7 @@ func (x *Giver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Giver.ProtoReflect.Descriptor instead.
 func (*Giver) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{51}
+	return file_domicile_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Giver) GetAuthority() string {
@@ -4013,7 +4105,7 @@ type StageRegion struct {
 
 func (x *StageRegion) Reset() {
 	*x = StageRegion{}
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4025,7 +4117,7 @@ func (x *StageRegion) String() string {
 func (*StageRegion) ProtoMessage() {}
 
 func (x *StageRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[52]
+	mi := &file_domicile_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4038,7 +4130,7 @@ func (x *StageRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRegion.ProtoReflect.Descriptor instead.
 func (*StageRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{52}
+	return file_domicile_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StageRegion) GetGiver() *Giver {
@@ -4121,7 +4213,7 @@ type ArriveRegion struct {
 
 func (x *ArriveRegion) Reset() {
 	*x = ArriveRegion{}
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4225,7 @@ func (x *ArriveRegion) String() string {
 func (*ArriveRegion) ProtoMessage() {}
 
 func (x *ArriveRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[53]
+	mi := &file_domicile_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4238,7 @@ func (x *ArriveRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArriveRegion.ProtoReflect.Descriptor instead.
 func (*ArriveRegion) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{53}
+	return file_domicile_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ArriveRegion) GetGiver() *Giver {
@@ -4173,7 +4265,7 @@ type CloseIntake struct {
 
 func (x *CloseIntake) Reset() {
 	*x = CloseIntake{}
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4277,7 @@ func (x *CloseIntake) String() string {
 func (*CloseIntake) ProtoMessage() {}
 
 func (x *CloseIntake) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[54]
+	mi := &file_domicile_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4290,7 @@ func (x *CloseIntake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseIntake.ProtoReflect.Descriptor instead.
 func (*CloseIntake) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{54}
+	return file_domicile_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CloseIntake) GetGiver() *Giver {
@@ -4235,7 +4327,7 @@ type Intake struct {
 
 func (x *Intake) Reset() {
 	*x = Intake{}
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4339,7 @@ func (x *Intake) String() string {
 func (*Intake) ProtoMessage() {}
 
 func (x *Intake) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[55]
+	mi := &file_domicile_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4352,7 @@ func (x *Intake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intake.ProtoReflect.Descriptor instead.
 func (*Intake) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{55}
+	return file_domicile_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Intake) GetGiver() *Giver {
@@ -4351,7 +4443,7 @@ type BeginRelocation struct {
 
 func (x *BeginRelocation) Reset() {
 	*x = BeginRelocation{}
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4455,7 @@ func (x *BeginRelocation) String() string {
 func (*BeginRelocation) ProtoMessage() {}
 
 func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[56]
+	mi := &file_domicile_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +4468,7 @@ func (x *BeginRelocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginRelocation.ProtoReflect.Descriptor instead.
 func (*BeginRelocation) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{56}
+	return file_domicile_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BeginRelocation) GetTenant() string {
@@ -4416,7 +4508,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4520,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[57]
+	mi := &file_domicile_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4533,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{57}
+	return file_domicile_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Task) GetJob() uint64 {
@@ -4513,7 +4605,7 @@ type AdoptUnit struct {
 
 func (x *AdoptUnit) Reset() {
 	*x = AdoptUnit{}
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4617,7 @@ func (x *AdoptUnit) String() string {
 func (*AdoptUnit) ProtoMessage() {}
 
 func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[58]
+	mi := &file_domicile_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4630,7 @@ func (x *AdoptUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptUnit.ProtoReflect.Descriptor instead.
 func (*AdoptUnit) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{58}
+	return file_domicile_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AdoptUnit) GetUnit() string {
@@ -4599,7 +4691,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4703,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[59]
+	mi := &file_domicile_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4716,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{59}
+	return file_domicile_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Recovery) GetId() uint64 {
@@ -4743,7 +4835,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4755,7 +4847,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[60]
+	mi := &file_domicile_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4768,7 +4860,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{60}
+	return file_domicile_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Scope) GetCluster() string {
@@ -4808,7 +4900,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +4912,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[61]
+	mi := &file_domicile_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +4925,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{61}
+	return file_domicile_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Settings) GetDefaultRegion() string {
@@ -4904,7 +4996,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5008,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[62]
+	mi := &file_domicile_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5021,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{62}
+	return file_domicile_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Member) GetId() string {
@@ -4971,7 +5063,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5075,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[63]
+	mi := &file_domicile_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5088,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{63}
+	return file_domicile_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -5032,7 +5124,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5136,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[64]
+	mi := &file_domicile_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5149,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{64}
+	return file_domicile_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Drain) GetId() uint64 {
@@ -5109,7 +5201,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5121,7 +5213,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[65]
+	mi := &file_domicile_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5134,7 +5226,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{65}
+	return file_domicile_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Node) GetId() uint64 {
@@ -5239,7 +5331,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5251,7 +5343,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[66]
+	mi := &file_domicile_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5356,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{66}
+	return file_domicile_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Quota) GetBytes() uint64 {
@@ -5308,7 +5400,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5412,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[67]
+	mi := &file_domicile_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5425,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{67}
+	return file_domicile_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Tenant) GetName() string {
@@ -5432,7 +5524,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5536,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[68]
+	mi := &file_domicile_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5549,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{68}
+	return file_domicile_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Copy) GetNode() string {
@@ -5505,7 +5597,7 @@ type Placed struct {
 
 func (x *Placed) Reset() {
 	*x = Placed{}
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5609,7 @@ func (x *Placed) String() string {
 func (*Placed) ProtoMessage() {}
 
 func (x *Placed) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[69]
+	mi := &file_domicile_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5622,7 @@ func (x *Placed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placed.ProtoReflect.Descriptor instead.
 func (*Placed) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{69}
+	return file_domicile_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Placed) GetId() uint64 {
@@ -5607,7 +5699,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +5711,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[70]
+	mi := &file_domicile_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +5724,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{70}
+	return file_domicile_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Region) GetName() string {
@@ -5667,7 +5759,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +5771,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[71]
+	mi := &file_domicile_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +5784,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{71}
+	return file_domicile_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Target) GetUnit() string {
@@ -5754,7 +5846,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5858,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[72]
+	mi := &file_domicile_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5871,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{72}
+	return file_domicile_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6002,7 +6094,7 @@ type Detail struct {
 
 func (x *Detail) Reset() {
 	*x = Detail{}
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6106,7 @@ func (x *Detail) String() string {
 func (*Detail) ProtoMessage() {}
 
 func (x *Detail) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[73]
+	mi := &file_domicile_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6119,7 @@ func (x *Detail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detail.ProtoReflect.Descriptor instead.
 func (*Detail) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{73}
+	return file_domicile_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Detail) GetName() string {
@@ -6055,7 +6147,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6067,7 +6159,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[74]
+	mi := &file_domicile_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6080,7 +6172,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{74}
+	return file_domicile_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Refusal) GetCode() string {
@@ -6122,7 +6214,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6134,7 +6226,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[75]
+	mi := &file_domicile_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6147,7 +6239,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{75}
+	return file_domicile_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Result) GetRefusal() *Refusal {
@@ -6234,7 +6326,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6246,7 +6338,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[76]
+	mi := &file_domicile_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6259,7 +6351,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{76}
+	return file_domicile_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Request) GetKey() string {
@@ -6323,7 +6415,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6427,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[77]
+	mi := &file_domicile_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6440,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{77}
+	return file_domicile_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6449,7 +6541,7 @@ type Records struct {
 
 func (x *Records) Reset() {
 	*x = Records{}
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6461,7 +6553,7 @@ func (x *Records) String() string {
 func (*Records) ProtoMessage() {}
 
 func (x *Records) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[78]
+	mi := &file_domicile_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6474,7 +6566,7 @@ func (x *Records) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Records.ProtoReflect.Descriptor instead.
 func (*Records) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{78}
+	return file_domicile_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Records) GetMembers() []*Member {
@@ -6564,7 +6656,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6576,7 +6668,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[79]
+	mi := &file_domicile_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6589,7 +6681,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{79}
+	return file_domicile_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -6620,7 +6712,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6632,7 +6724,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[80]
+	mi := &file_domicile_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6645,7 +6737,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{80}
+	return file_domicile_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *NodeInfo) GetName() string {
@@ -6705,7 +6797,7 @@ type UnitInfo struct {
 
 func (x *UnitInfo) Reset() {
 	*x = UnitInfo{}
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6717,7 +6809,7 @@ func (x *UnitInfo) String() string {
 func (*UnitInfo) ProtoMessage() {}
 
 func (x *UnitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[81]
+	mi := &file_domicile_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6730,7 +6822,7 @@ func (x *UnitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitInfo.ProtoReflect.Descriptor instead.
 func (*UnitInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{81}
+	return file_domicile_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *UnitInfo) GetUnit() string {
@@ -6795,7 +6887,7 @@ type TenantInfo struct {
 
 func (x *TenantInfo) Reset() {
 	*x = TenantInfo{}
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +6899,7 @@ func (x *TenantInfo) String() string {
 func (*TenantInfo) ProtoMessage() {}
 
 func (x *TenantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[82]
+	mi := &file_domicile_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +6912,7 @@ func (x *TenantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantInfo.ProtoReflect.Descriptor instead.
 func (*TenantInfo) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{82}
+	return file_domicile_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TenantInfo) GetName() string {
@@ -6877,7 +6969,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6889,7 +6981,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[83]
+	mi := &file_domicile_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6902,7 +6994,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{83}
+	return file_domicile_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Event) GetEvent() isEvent_Event {
@@ -7045,7 +7137,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7149,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[84]
+	mi := &file_domicile_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7162,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{84}
+	return file_domicile_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -7092,7 +7184,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7104,7 +7196,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[85]
+	mi := &file_domicile_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7117,7 +7209,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{85}
+	return file_domicile_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Hello) GetVersion() uint32 {
@@ -7157,7 +7249,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7169,7 +7261,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[86]
+	mi := &file_domicile_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7182,7 +7274,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{86}
+	return file_domicile_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Begin) GetRevision() uint64 {
@@ -7201,7 +7293,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7213,7 +7305,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[87]
+	mi := &file_domicile_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7226,7 +7318,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{87}
+	return file_domicile_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Chunk) GetEvents() []byte {
@@ -7247,7 +7339,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7259,7 +7351,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[88]
+	mi := &file_domicile_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7272,7 +7364,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{88}
+	return file_domicile_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *End) GetRevision() uint64 {
@@ -7307,7 +7399,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7319,7 +7411,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[89]
+	mi := &file_domicile_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7332,7 +7424,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{89}
+	return file_domicile_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Delta) GetPrev() uint64 {
@@ -7366,7 +7458,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_domicile_proto_msgTypes[90]
+	mi := &file_domicile_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7378,7 +7470,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[90]
+	mi := &file_domicile_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7391,7 +7483,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{90}
+	return file_domicile_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Heartbeat) GetRevision() uint64 {
@@ -7425,7 +7517,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_domicile_proto_msgTypes[91]
+	mi := &file_domicile_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7437,7 +7529,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_domicile_proto_msgTypes[91]
+	mi := &file_domicile_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7450,7 +7542,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_domicile_proto_rawDescGZIP(), []int{91}
+	return file_domicile_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Frame) GetFrame() isFrame_Frame {
@@ -7558,7 +7650,7 @@ var File_domicile_proto protoreflect.FileDescriptor
 
 const file_domicile_proto_rawDesc = "" +
 	"\n" +
-	"\x0edomicile.proto\x12\vdomicile.v1\"\x97\x16\n" +
+	"\x0edomicile.proto\x12\vdomicile.v1\"\xd6\x16\n" +
 	"\x05Entry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x18\n" +
 	"\adecided\x18\x02 \x01(\x04R\adecided\x12\x10\n" +
@@ -7626,7 +7718,8 @@ const file_domicile_proto_rawDesc = "" +
 	"\rarrive_region\x18: \x01(\v2\x19.domicile.v1.ArriveRegionH\x00R\farriveRegion\x12=\n" +
 	"\fclose_intake\x18; \x01(\v2\x18.domicile.v1.CloseIntakeH\x00R\vcloseIntake\x12:\n" +
 	"\vsettle_task\x18< \x01(\v2\x17.domicile.v1.SettleTaskH\x00R\n" +
-	"settleTaskB\t\n" +
+	"settleTask\x12=\n" +
+	"\fyield_tenant\x18= \x01(\v2\x18.domicile.v1.YieldTenantH\x00R\vyieldTenantB\t\n" +
 	"\acommand\"h\n" +
 	"\tBootstrap\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.domicile.v1.ScopeR\x05scope\x121\n" +
@@ -7761,14 +7854,15 @@ const file_domicile_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
 	"\x06others\x18\x04 \x03(\tR\x06others\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xca\x01\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xde\x01\n" +
 	"\bTakeOver\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\x04R\brecovery\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x12\n" +
 	"\x04upto\x18\x03 \x01(\tR\x04upto\x12,\n" +
 	"\x05units\x18\x04 \x03(\v2\x16.domicile.v1.TakenUnitR\x05units\x12\x1c\n" +
 	"\telsewhere\x18\x05 \x03(\tR\telsewhere\x12,\n" +
-	"\x05homes\x18\x06 \x03(\v2\x16.domicile.v1.TakenHomeR\x05homes\"\x89\x01\n" +
+	"\x05homes\x18\x06 \x03(\v2\x16.domicile.v1.TakenHomeR\x05homes\x12\x12\n" +
+	"\x04anew\x18\a \x01(\bR\x04anew\"\x89\x01\n" +
 	"\tTakenHome\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -7787,7 +7881,12 @@ const file_domicile_proto_rawDesc = "" +
 	"SettleTask\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\ahistory\x18\x02 \x01(\x04R\ahistory\x12\x12\n" +
-	"\x04here\x18\x03 \x01(\bR\x04here\"\xb3\x01\n" +
+	"\x04here\x18\x03 \x01(\bR\x04here\"a\n" +
+	"\vYieldTenant\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\ahistory\x18\x04 \x01(\x04R\ahistory\"\xb3\x01\n" +
 	"\tBeginMove\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1b\n" +
@@ -8189,7 +8288,7 @@ func file_domicile_proto_rawDescGZIP() []byte {
 	return file_domicile_proto_rawDescData
 }
 
-var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_domicile_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_domicile_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: domicile.v1.Entry
 	(*Bootstrap)(nil),        // 1: domicile.v1.Bootstrap
@@ -8228,61 +8327,62 @@ var file_domicile_proto_goTypes = []any{
 	(*NodeRef)(nil),          // 34: domicile.v1.NodeRef
 	(*EndRecovery)(nil),      // 35: domicile.v1.EndRecovery
 	(*SettleTask)(nil),       // 36: domicile.v1.SettleTask
-	(*BeginMove)(nil),        // 37: domicile.v1.BeginMove
-	(*CancelMove)(nil),       // 38: domicile.v1.CancelMove
-	(*BeginRebalance)(nil),   // 39: domicile.v1.BeginRebalance
-	(*SetDrain)(nil),         // 40: domicile.v1.SetDrain
-	(*SetReader)(nil),        // 41: domicile.v1.SetReader
-	(*PlaceReaders)(nil),     // 42: domicile.v1.PlaceReaders
-	(*Origin)(nil),           // 43: domicile.v1.Origin
-	(*Foreign)(nil),          // 44: domicile.v1.Foreign
-	(*BindGlobal)(nil),       // 45: domicile.v1.BindGlobal
-	(*BeginTask)(nil),        // 46: domicile.v1.BeginTask
-	(*TellTask)(nil),         // 47: domicile.v1.TellTask
-	(*ForgoTask)(nil),        // 48: domicile.v1.ForgoTask
-	(*BeginGive)(nil),        // 49: domicile.v1.BeginGive
-	(*GiveRegion)(nil),       // 50: domicile.v1.GiveRegion
-	(*Giver)(nil),            // 51: domicile.v1.Giver
-	(*StageRegion)(nil),      // 52: domicile.v1.StageRegion
-	(*ArriveRegion)(nil),     // 53: domicile.v1.ArriveRegion
-	(*CloseIntake)(nil),      // 54: domicile.v1.CloseIntake
-	(*Intake)(nil),           // 55: domicile.v1.Intake
-	(*BeginRelocation)(nil),  // 56: domicile.v1.BeginRelocation
-	(*Task)(nil),             // 57: domicile.v1.Task
-	(*AdoptUnit)(nil),        // 58: domicile.v1.AdoptUnit
-	(*Recovery)(nil),         // 59: domicile.v1.Recovery
-	(*Scope)(nil),            // 60: domicile.v1.Scope
-	(*Settings)(nil),         // 61: domicile.v1.Settings
-	(*Member)(nil),           // 62: domicile.v1.Member
-	(*Usage)(nil),            // 63: domicile.v1.Usage
-	(*Drain)(nil),            // 64: domicile.v1.Drain
-	(*Node)(nil),             // 65: domicile.v1.Node
-	(*Quota)(nil),            // 66: domicile.v1.Quota
-	(*Tenant)(nil),           // 67: domicile.v1.Tenant
-	(*Copy)(nil),             // 68: domicile.v1.Copy
-	(*Placed)(nil),           // 69: domicile.v1.Placed
-	(*Region)(nil),           // 70: domicile.v1.Region
-	(*Target)(nil),           // 71: domicile.v1.Target
-	(*Job)(nil),              // 72: domicile.v1.Job
-	(*Detail)(nil),           // 73: domicile.v1.Detail
-	(*Refusal)(nil),          // 74: domicile.v1.Refusal
-	(*Result)(nil),           // 75: domicile.v1.Result
-	(*Request)(nil),          // 76: domicile.v1.Request
-	(*SnapshotHeader)(nil),   // 77: domicile.v1.SnapshotHeader
-	(*Records)(nil),          // 78: domicile.v1.Records
-	(*SnapshotTrailer)(nil),  // 79: domicile.v1.SnapshotTrailer
-	(*NodeInfo)(nil),         // 80: domicile.v1.NodeInfo
-	(*UnitInfo)(nil),         // 81: domicile.v1.UnitInfo
-	(*TenantInfo)(nil),       // 82: domicile.v1.TenantInfo
-	(*Event)(nil),            // 83: domicile.v1.Event
-	(*Events)(nil),           // 84: domicile.v1.Events
-	(*Hello)(nil),            // 85: domicile.v1.Hello
-	(*Begin)(nil),            // 86: domicile.v1.Begin
-	(*Chunk)(nil),            // 87: domicile.v1.Chunk
-	(*End)(nil),              // 88: domicile.v1.End
-	(*Delta)(nil),            // 89: domicile.v1.Delta
-	(*Heartbeat)(nil),        // 90: domicile.v1.Heartbeat
-	(*Frame)(nil),            // 91: domicile.v1.Frame
+	(*YieldTenant)(nil),      // 37: domicile.v1.YieldTenant
+	(*BeginMove)(nil),        // 38: domicile.v1.BeginMove
+	(*CancelMove)(nil),       // 39: domicile.v1.CancelMove
+	(*BeginRebalance)(nil),   // 40: domicile.v1.BeginRebalance
+	(*SetDrain)(nil),         // 41: domicile.v1.SetDrain
+	(*SetReader)(nil),        // 42: domicile.v1.SetReader
+	(*PlaceReaders)(nil),     // 43: domicile.v1.PlaceReaders
+	(*Origin)(nil),           // 44: domicile.v1.Origin
+	(*Foreign)(nil),          // 45: domicile.v1.Foreign
+	(*BindGlobal)(nil),       // 46: domicile.v1.BindGlobal
+	(*BeginTask)(nil),        // 47: domicile.v1.BeginTask
+	(*TellTask)(nil),         // 48: domicile.v1.TellTask
+	(*ForgoTask)(nil),        // 49: domicile.v1.ForgoTask
+	(*BeginGive)(nil),        // 50: domicile.v1.BeginGive
+	(*GiveRegion)(nil),       // 51: domicile.v1.GiveRegion
+	(*Giver)(nil),            // 52: domicile.v1.Giver
+	(*StageRegion)(nil),      // 53: domicile.v1.StageRegion
+	(*ArriveRegion)(nil),     // 54: domicile.v1.ArriveRegion
+	(*CloseIntake)(nil),      // 55: domicile.v1.CloseIntake
+	(*Intake)(nil),           // 56: domicile.v1.Intake
+	(*BeginRelocation)(nil),  // 57: domicile.v1.BeginRelocation
+	(*Task)(nil),             // 58: domicile.v1.Task
+	(*AdoptUnit)(nil),        // 59: domicile.v1.AdoptUnit
+	(*Recovery)(nil),         // 60: domicile.v1.Recovery
+	(*Scope)(nil),            // 61: domicile.v1.Scope
+	(*Settings)(nil),         // 62: domicile.v1.Settings
+	(*Member)(nil),           // 63: domicile.v1.Member
+	(*Usage)(nil),            // 64: domicile.v1.Usage
+	(*Drain)(nil),            // 65: domicile.v1.Drain
+	(*Node)(nil),             // 66: domicile.v1.Node
+	(*Quota)(nil),            // 67: domicile.v1.Quota
+	(*Tenant)(nil),           // 68: domicile.v1.Tenant
+	(*Copy)(nil),             // 69: domicile.v1.Copy
+	(*Placed)(nil),           // 70: domicile.v1.Placed
+	(*Region)(nil),           // 71: domicile.v1.Region
+	(*Target)(nil),           // 72: domicile.v1.Target
+	(*Job)(nil),              // 73: domicile.v1.Job
+	(*Detail)(nil),           // 74: domicile.v1.Detail
+	(*Refusal)(nil),          // 75: domicile.v1.Refusal
+	(*Result)(nil),           // 76: domicile.v1.Result
+	(*Request)(nil),          // 77: domicile.v1.Request
+	(*SnapshotHeader)(nil),   // 78: domicile.v1.SnapshotHeader
+	(*Records)(nil),          // 79: domicile.v1.Records
+	(*SnapshotTrailer)(nil),  // 80: domicile.v1.SnapshotTrailer
+	(*NodeInfo)(nil),         // 81: domicile.v1.NodeInfo
+	(*UnitInfo)(nil),         // 82: domicile.v1.UnitInfo
+	(*TenantInfo)(nil),       // 83: domicile.v1.TenantInfo
+	(*Event)(nil),            // 84: domicile.v1.Event
+	(*Events)(nil),           // 85: domicile.v1.Events
+	(*Hello)(nil),            // 86: domicile.v1.Hello
+	(*Begin)(nil),            // 87: domicile.v1.Begin
+	(*Chunk)(nil),            // 88: domicile.v1.Chunk
+	(*End)(nil),              // 89: domicile.v1.End
+	(*Delta)(nil),            // 90: domicile.v1.Delta
+	(*Heartbeat)(nil),        // 91: domicile.v1.Heartbeat
+	(*Frame)(nil),            // 92: domicile.v1.Frame
 }
 var file_domicile_proto_depIdxs = []int32{
 	1,   // 0: domicile.v1.Entry.bootstrap:type_name -> domicile.v1.Bootstrap
@@ -8312,110 +8412,111 @@ var file_domicile_proto_depIdxs = []int32{
 	30,  // 24: domicile.v1.Entry.forgo_node:type_name -> domicile.v1.ForgoNode
 	32,  // 25: domicile.v1.Entry.take_over:type_name -> domicile.v1.TakeOver
 	35,  // 26: domicile.v1.Entry.end_recovery:type_name -> domicile.v1.EndRecovery
-	58,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
-	37,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
-	38,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
-	39,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
-	40,  // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
-	41,  // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
-	42,  // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
-	45,  // 34: domicile.v1.Entry.bind_global:type_name -> domicile.v1.BindGlobal
-	46,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
-	47,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
-	48,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
-	56,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
-	49,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
-	50,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
-	52,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
-	53,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
-	54,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
+	59,  // 27: domicile.v1.Entry.adopt_unit:type_name -> domicile.v1.AdoptUnit
+	38,  // 28: domicile.v1.Entry.begin_move:type_name -> domicile.v1.BeginMove
+	39,  // 29: domicile.v1.Entry.cancel_move:type_name -> domicile.v1.CancelMove
+	40,  // 30: domicile.v1.Entry.begin_rebalance:type_name -> domicile.v1.BeginRebalance
+	41,  // 31: domicile.v1.Entry.set_drain:type_name -> domicile.v1.SetDrain
+	42,  // 32: domicile.v1.Entry.set_reader:type_name -> domicile.v1.SetReader
+	43,  // 33: domicile.v1.Entry.place_readers:type_name -> domicile.v1.PlaceReaders
+	46,  // 34: domicile.v1.Entry.bind_global:type_name -> domicile.v1.BindGlobal
+	47,  // 35: domicile.v1.Entry.begin_task:type_name -> domicile.v1.BeginTask
+	48,  // 36: domicile.v1.Entry.tell_task:type_name -> domicile.v1.TellTask
+	49,  // 37: domicile.v1.Entry.forgo_task:type_name -> domicile.v1.ForgoTask
+	57,  // 38: domicile.v1.Entry.begin_relocation:type_name -> domicile.v1.BeginRelocation
+	50,  // 39: domicile.v1.Entry.begin_give:type_name -> domicile.v1.BeginGive
+	51,  // 40: domicile.v1.Entry.give_region:type_name -> domicile.v1.GiveRegion
+	53,  // 41: domicile.v1.Entry.stage_region:type_name -> domicile.v1.StageRegion
+	54,  // 42: domicile.v1.Entry.arrive_region:type_name -> domicile.v1.ArriveRegion
+	55,  // 43: domicile.v1.Entry.close_intake:type_name -> domicile.v1.CloseIntake
 	36,  // 44: domicile.v1.Entry.settle_task:type_name -> domicile.v1.SettleTask
-	60,  // 45: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
-	61,  // 46: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
-	61,  // 47: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
-	62,  // 48: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
-	7,   // 49: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
-	74,  // 50: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
-	70,  // 51: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
-	20,  // 52: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
-	16,  // 53: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
-	20,  // 54: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
-	16,  // 55: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
-	16,  // 56: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
-	25,  // 57: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
-	27,  // 58: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
-	25,  // 59: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
-	31,  // 60: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
-	33,  // 61: domicile.v1.TakeOver.homes:type_name -> domicile.v1.TakenHome
-	34,  // 62: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
-	71,  // 63: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
-	16,  // 64: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
-	43,  // 65: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
-	66,  // 66: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
-	44,  // 67: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
-	43,  // 68: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
-	44,  // 69: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
-	43,  // 70: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
-	51,  // 71: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
-	65,  // 72: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
-	67,  // 73: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
-	51,  // 74: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
-	51,  // 75: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
-	51,  // 76: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
-	34,  // 77: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
-	74,  // 78: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
-	16,  // 79: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
-	63,  // 80: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
-	64,  // 81: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
-	66,  // 82: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
-	69,  // 83: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
-	68,  // 84: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
-	74,  // 85: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
-	71,  // 86: domicile.v1.Job.targets:type_name -> domicile.v1.Target
-	44,  // 87: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
-	66,  // 88: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
-	73,  // 89: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
-	74,  // 90: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
-	65,  // 91: domicile.v1.Result.node:type_name -> domicile.v1.Node
-	67,  // 92: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
-	69,  // 93: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
-	20,  // 94: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
-	25,  // 95: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
-	57,  // 96: domicile.v1.Result.task:type_name -> domicile.v1.Task
-	75,  // 97: domicile.v1.Request.result:type_name -> domicile.v1.Result
-	60,  // 98: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
-	61,  // 99: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
-	59,  // 100: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
-	43,  // 101: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
-	62,  // 102: domicile.v1.Records.members:type_name -> domicile.v1.Member
-	70,  // 103: domicile.v1.Records.regions:type_name -> domicile.v1.Region
-	65,  // 104: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
-	67,  // 105: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
-	69,  // 106: domicile.v1.Records.units:type_name -> domicile.v1.Placed
-	72,  // 107: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
-	76,  // 108: domicile.v1.Records.requests:type_name -> domicile.v1.Request
-	57,  // 109: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
-	55,  // 110: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
-	65,  // 111: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
-	67,  // 112: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
-	68,  // 113: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
-	80,  // 114: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
-	81,  // 115: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
-	82,  // 116: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
-	70,  // 117: domicile.v1.Event.region:type_name -> domicile.v1.Region
-	83,  // 118: domicile.v1.Events.events:type_name -> domicile.v1.Event
-	83,  // 119: domicile.v1.Delta.events:type_name -> domicile.v1.Event
-	85,  // 120: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
-	86,  // 121: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
-	87,  // 122: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
-	88,  // 123: domicile.v1.Frame.end:type_name -> domicile.v1.End
-	89,  // 124: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
-	90,  // 125: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
-	126, // [126:126] is the sub-list for method output_type
-	126, // [126:126] is the sub-list for method input_type
-	126, // [126:126] is the sub-list for extension type_name
-	126, // [126:126] is the sub-list for extension extendee
-	0,   // [0:126] is the sub-list for field type_name
+	37,  // 45: domicile.v1.Entry.yield_tenant:type_name -> domicile.v1.YieldTenant
+	61,  // 46: domicile.v1.Bootstrap.scope:type_name -> domicile.v1.Scope
+	62,  // 47: domicile.v1.Bootstrap.settings:type_name -> domicile.v1.Settings
+	62,  // 48: domicile.v1.SetSettings.settings:type_name -> domicile.v1.Settings
+	63,  // 49: domicile.v1.PutMember.member:type_name -> domicile.v1.Member
+	7,   // 50: domicile.v1.RecordUsage.usage:type_name -> domicile.v1.NodeUsage
+	75,  // 51: domicile.v1.AdvanceJob.refusal:type_name -> domicile.v1.Refusal
+	71,  // 52: domicile.v1.PutRegion.region:type_name -> domicile.v1.Region
+	20,  // 53: domicile.v1.FailOver.choices:type_name -> domicile.v1.Flip
+	16,  // 54: domicile.v1.BeginHandover.units:type_name -> domicile.v1.UnitRef
+	20,  // 55: domicile.v1.BeginHandover.choices:type_name -> domicile.v1.Flip
+	16,  // 56: domicile.v1.EndRelease.released:type_name -> domicile.v1.UnitRef
+	16,  // 57: domicile.v1.ConfirmPromotion.units:type_name -> domicile.v1.UnitRef
+	25,  // 58: domicile.v1.AddCopies.units:type_name -> domicile.v1.CopyRef
+	27,  // 59: domicile.v1.ChangeCopies.changes:type_name -> domicile.v1.CopyChange
+	25,  // 60: domicile.v1.DropCopies.copies:type_name -> domicile.v1.CopyRef
+	31,  // 61: domicile.v1.TakeOver.units:type_name -> domicile.v1.TakenUnit
+	33,  // 62: domicile.v1.TakeOver.homes:type_name -> domicile.v1.TakenHome
+	34,  // 63: domicile.v1.EndRecovery.nodes:type_name -> domicile.v1.NodeRef
+	72,  // 64: domicile.v1.BeginRebalance.moves:type_name -> domicile.v1.Target
+	16,  // 65: domicile.v1.PlaceReaders.units:type_name -> domicile.v1.UnitRef
+	44,  // 66: domicile.v1.BeginTask.origin:type_name -> domicile.v1.Origin
+	67,  // 67: domicile.v1.BeginTask.quota:type_name -> domicile.v1.Quota
+	45,  // 68: domicile.v1.BeginTask.source:type_name -> domicile.v1.Foreign
+	44,  // 69: domicile.v1.TellTask.origin:type_name -> domicile.v1.Origin
+	45,  // 70: domicile.v1.TellTask.other:type_name -> domicile.v1.Foreign
+	44,  // 71: domicile.v1.ForgoTask.origin:type_name -> domicile.v1.Origin
+	52,  // 72: domicile.v1.StageRegion.giver:type_name -> domicile.v1.Giver
+	66,  // 73: domicile.v1.StageRegion.node:type_name -> domicile.v1.Node
+	68,  // 74: domicile.v1.StageRegion.tenants:type_name -> domicile.v1.Tenant
+	52,  // 75: domicile.v1.ArriveRegion.giver:type_name -> domicile.v1.Giver
+	52,  // 76: domicile.v1.CloseIntake.giver:type_name -> domicile.v1.Giver
+	52,  // 77: domicile.v1.Intake.giver:type_name -> domicile.v1.Giver
+	34,  // 78: domicile.v1.Intake.nodes:type_name -> domicile.v1.NodeRef
+	75,  // 79: domicile.v1.Task.refusal:type_name -> domicile.v1.Refusal
+	16,  // 80: domicile.v1.Recovery.lost_units:type_name -> domicile.v1.UnitRef
+	64,  // 81: domicile.v1.Node.usage:type_name -> domicile.v1.Usage
+	65,  // 82: domicile.v1.Node.drain:type_name -> domicile.v1.Drain
+	67,  // 83: domicile.v1.Tenant.quota:type_name -> domicile.v1.Quota
+	70,  // 84: domicile.v1.Tenant.unit:type_name -> domicile.v1.Placed
+	69,  // 85: domicile.v1.Placed.copies:type_name -> domicile.v1.Copy
+	75,  // 86: domicile.v1.Job.refusal:type_name -> domicile.v1.Refusal
+	72,  // 87: domicile.v1.Job.targets:type_name -> domicile.v1.Target
+	45,  // 88: domicile.v1.Job.other:type_name -> domicile.v1.Foreign
+	67,  // 89: domicile.v1.Job.quota:type_name -> domicile.v1.Quota
+	74,  // 90: domicile.v1.Refusal.details:type_name -> domicile.v1.Detail
+	75,  // 91: domicile.v1.Result.refusal:type_name -> domicile.v1.Refusal
+	66,  // 92: domicile.v1.Result.node:type_name -> domicile.v1.Node
+	68,  // 93: domicile.v1.Result.tenant:type_name -> domicile.v1.Tenant
+	70,  // 94: domicile.v1.Result.placed:type_name -> domicile.v1.Placed
+	20,  // 95: domicile.v1.Result.flips:type_name -> domicile.v1.Flip
+	25,  // 96: domicile.v1.Result.added:type_name -> domicile.v1.CopyRef
+	58,  // 97: domicile.v1.Result.task:type_name -> domicile.v1.Task
+	76,  // 98: domicile.v1.Request.result:type_name -> domicile.v1.Result
+	61,  // 99: domicile.v1.SnapshotHeader.scope:type_name -> domicile.v1.Scope
+	62,  // 100: domicile.v1.SnapshotHeader.settings:type_name -> domicile.v1.Settings
+	60,  // 101: domicile.v1.SnapshotHeader.recovery:type_name -> domicile.v1.Recovery
+	44,  // 102: domicile.v1.SnapshotHeader.upstream:type_name -> domicile.v1.Origin
+	63,  // 103: domicile.v1.Records.members:type_name -> domicile.v1.Member
+	71,  // 104: domicile.v1.Records.regions:type_name -> domicile.v1.Region
+	66,  // 105: domicile.v1.Records.nodes:type_name -> domicile.v1.Node
+	68,  // 106: domicile.v1.Records.tenants:type_name -> domicile.v1.Tenant
+	70,  // 107: domicile.v1.Records.units:type_name -> domicile.v1.Placed
+	73,  // 108: domicile.v1.Records.jobs:type_name -> domicile.v1.Job
+	77,  // 109: domicile.v1.Records.requests:type_name -> domicile.v1.Request
+	58,  // 110: domicile.v1.Records.tasks:type_name -> domicile.v1.Task
+	56,  // 111: domicile.v1.Records.intakes:type_name -> domicile.v1.Intake
+	66,  // 112: domicile.v1.Records.staged_nodes:type_name -> domicile.v1.Node
+	68,  // 113: domicile.v1.Records.staged_tenants:type_name -> domicile.v1.Tenant
+	69,  // 114: domicile.v1.UnitInfo.copies:type_name -> domicile.v1.Copy
+	81,  // 115: domicile.v1.Event.node:type_name -> domicile.v1.NodeInfo
+	82,  // 116: domicile.v1.Event.unit:type_name -> domicile.v1.UnitInfo
+	83,  // 117: domicile.v1.Event.tenant:type_name -> domicile.v1.TenantInfo
+	71,  // 118: domicile.v1.Event.region:type_name -> domicile.v1.Region
+	84,  // 119: domicile.v1.Events.events:type_name -> domicile.v1.Event
+	84,  // 120: domicile.v1.Delta.events:type_name -> domicile.v1.Event
+	86,  // 121: domicile.v1.Frame.hello:type_name -> domicile.v1.Hello
+	87,  // 122: domicile.v1.Frame.begin:type_name -> domicile.v1.Begin
+	88,  // 123: domicile.v1.Frame.chunk:type_name -> domicile.v1.Chunk
+	89,  // 124: domicile.v1.Frame.end:type_name -> domicile.v1.End
+	90,  // 125: domicile.v1.Frame.delta:type_name -> domicile.v1.Delta
+	91,  // 126: domicile.v1.Frame.heartbeat:type_name -> domicile.v1.Heartbeat
+	127, // [127:127] is the sub-list for method output_type
+	127, // [127:127] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_domicile_proto_init() }
@@ -8469,16 +8570,17 @@ func file_domicile_proto_init() {
 		(*Entry_ArriveRegion)(nil),
 		(*Entry_CloseIntake)(nil),
 		(*Entry_SettleTask)(nil),
+		(*Entry_YieldTenant)(nil),
 	}
 	file_domicile_proto_msgTypes[5].OneofWrappers = []any{}
 	file_domicile_proto_msgTypes[9].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[37].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[46].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[56].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[61].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[67].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[82].OneofWrappers = []any{}
-	file_domicile_proto_msgTypes[83].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[38].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[47].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[57].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[62].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[68].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[83].OneofWrappers = []any{}
+	file_domicile_proto_msgTypes[84].OneofWrappers = []any{
 		(*Event_Node)(nil),
 		(*Event_NodeGone)(nil),
 		(*Event_Unit)(nil),
@@ -8488,7 +8590,7 @@ func file_domicile_proto_init() {
 		(*Event_Region)(nil),
 		(*Event_RegionGone)(nil),
 	}
-	file_domicile_proto_msgTypes[91].OneofWrappers = []any{
+	file_domicile_proto_msgTypes[92].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
 		(*Frame_Begin)(nil),
 		(*Frame_Chunk)(nil),
@@ -8502,7 +8604,7 @@ func file_domicile_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_domicile_proto_rawDesc), len(file_domicile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   92,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
