@@ -25,7 +25,7 @@ func (s *Server) drainNode(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := s.namedNode(c.Request, name); err != nil {
+	if err := s.namedNode(c, name); err != nil {
 		return err
 	}
 	if !c.replayed && !body.Force {
@@ -141,7 +141,7 @@ func (s *Server) endDrain(w http.ResponseWriter, c *change) error {
 	if err := c.none(); err != nil {
 		return err
 	}
-	if err := s.namedNode(c.Request, name); err != nil {
+	if err := s.namedNode(c, name); err != nil {
 		return err
 	}
 	if !c.replayed {

@@ -34,7 +34,7 @@ func (s *Server) failOver(w http.ResponseWriter, c *change) error {
 	if err := c.decode(&body); err != nil {
 		return err
 	}
-	if err := s.namedNode(c.Request, name); err != nil {
+	if err := s.namedNode(c, name); err != nil {
 		return err
 	}
 	state := s.group.State()

@@ -23,8 +23,10 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 	if err := checkNode(name, &put); err != nil {
 		return err
 	}
-	if err := s.changesDirectory(name, put.Region); err != nil {
-		return err
+	if !c.replayed {
+		if err := s.changesDirectory(name, put.Region); err != nil {
+			return err
+		}
 	}
 	if err := s.nodeQuery(c.Request, put.Region); err != nil {
 		return err
@@ -33,12 +35,12 @@ func (s *Server) putNode(w http.ResponseWriter, c *change) error {
 		Zone: put.Zone, Standby: put.Standby, Weight: put.Weight, Exclusive: true}
 	if !c.replayed {
 		if err := s.askNode(c.Context(), s.group.State(), cmd); err != nil {
-			return err
+			return s.standbyElsewhere(c, cmd, err)
 		}
 	}
 	result, err := s.propose(w, c, cmd)
 	if err != nil {
-		return err
+		return s.standbyElsewhere(c, cmd, err)
 	}
 	status, text := http.StatusOK, "node changed"
 	if result.Created {
@@ -218,15 +220,15 @@ func (s *Server) nodeQuery(r *http.Request, body *fsm.RegionName) error {
 
 // namedNode checks what changes of a recorded node have in common: its name, and ?region=,
 // where it must be: a node of another region has another one's name.
-func (s *Server) namedNode(r *http.Request, name fsm.NodeName) error {
-	if err := s.nodeQuery(r, nil); err != nil {
+func (s *Server) namedNode(c *change, name fsm.NodeName) error {
+	if err := s.nodeQuery(c.Request, nil); err != nil {
 		return err
 	}
 	if !fsm.ValidName(string(name)) {
 		return badName("node", string(name))
 	}
-	if n, ok := s.group.State().Node(name); ok && !ofRegion(r, n) {
-		return unknownNode(r, name)
+	if n, ok := s.group.State().Node(name); ok && !c.replayed && !ofRegion(c.Request, n) {
+		return unknownNode(c.Request, name)
 	}
 	return nil
 }
@@ -273,7 +275,7 @@ func (s *Server) deleteNode(w http.ResponseWriter, c *change) error {
 		return err
 	}
 	name := fsm.NodeName(c.PathValue("node"))
-	if err := s.namedNode(c.Request, name); err != nil {
+	if err := s.namedNode(c, name); err != nil {
 		return err
 	}
 	if _, err := s.propose(w, c, &fsm.DeleteNode{Name: name, Force: body.Force}); err != nil {

@@ -71,6 +71,23 @@ func (to *wanted) elsewhere(regions []fsm.RegionName) error {
 	return e
 }
 
+// standbyElsewhere makes of a refusal of an unknown standby one that names its region, where
+// another directory has it: a standby is in its node's region (C5).
+func (s *Server) standbyElsewhere(c *change, cmd *fsm.PutNode, err error) error {
+	var refused *httpserve.Error
+	if cmd.Standby == nil || !errors.As(err, &refused) || refused.Code != fsm.CodeStandbyUnknown {
+		return err
+	}
+	regions, _ := s.regionsWith(c, *cmd.Standby)
+	if len(regions) == 0 {
+		return err
+	}
+	e := httpserve.Errorf(proto.Status(fsm.CodeRegionMismatch), fsm.CodeRegionMismatch,
+		"standby %s is in region %q, which has another directory; the standby of %s must be in its own region", *cmd.Standby, regions[0], cmd.Name)
+	e.Fields = map[string]any{"node": cmd.Name, "standby": *cmd.Standby, "region": regions[0]}
+	return e
+}
+
 // regionsWith gives the regions that have a node of a name, as each directory's group
 // tells, in order; and the groups that were not reached.
 func (s *Server) regionsWith(c *change, name fsm.NodeName) (regions []fsm.RegionName, silent []string) {

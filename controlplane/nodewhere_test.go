@@ -22,9 +22,9 @@ func regionsNamed(r reply) []string {
 	return all
 }
 
-// TestM1T2ANodeOfAnotherRegionsDirectoryIsRefusedWithItsRegion: by every server of every group, and
+// TestM1T2C5ANodeOfAnotherRegionsDirectoryIsRefusedWithItsRegion: by every server of every group, and
 // where a region cannot be asked, that is said.
-func TestM1T2ANodeOfAnotherRegionsDirectoryIsRefusedWithItsRegion(t *testing.T) {
+func TestM1T2C5ANodeOfAnotherRegionsDirectoryIsRefusedWithItsRegion(t *testing.T) {
 	r := populated(t, 1)
 	refused := func(s *testServer, method, path, body string, regions ...string) {
 		t.Helper()
@@ -55,6 +55,10 @@ func TestM1T2ANodeOfAnotherRegionsDirectoryIsRefusedWithItsRegion(t *testing.T) 
 				t.Errorf("%s: %s", s.config.ID, unknown.text)
 			}
 		}
+	}
+	for _, s := range r.all() {
+		refused(s, "PUT", "/_shard/nodes/us1?region=us", `{"standby":"tr1"}`, "tr")
+		s.want(s.ask("PUT", "/_shard/nodes/us1?region=us", `{"standby":"us9"}`), 404, fsm.CodeStandbyUnknown)
 	}
 	r.withNode("tr", "us1", "b") // a name of another directory's node
 	for _, s := range r.all() {
