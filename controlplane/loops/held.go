@@ -126,10 +126,8 @@ func (p *planner) compareHeld(n *fsm.Node, l *look) {
 			p.tellLost(n, l, h)
 			continue
 		}
-		if r := p.s.Recovery(); r != nil && fsm.Revision(h.ID) < r.ID {
-			// The directory was behind once: that it does not know a unit from before
-			// its recovery says nothing. An operator adopts it, or removes it.
-			continue
+		if p.mayBeOrphaned(h.UnitRef) {
+			continue // an operator adopts it, or removes it
 		}
 		since, seen := l.strange[h.UnitRef]
 		if !seen {
@@ -150,6 +148,20 @@ func (p *planner) compareHeld(n *fsm.Node, l *look) {
 	if len(strange) > len(l.removing) {
 		l.next = min(l.next, p.now+ConfirmAfter)
 	}
+}
+
+// mayBeOrphaned reports whether a unit that no entry places on a node may be from before a
+// recovery of the directory: that was behind once, and that it does not know the unit says
+// nothing. Ids of a region's units are the global directory's, whose history may be a newer
+// one: they do not tell what is from before.
+func (p *planner) mayBeOrphaned(u fsm.UnitRef) bool {
+	r := p.s.Recovery()
+	if r == nil {
+		return false
+	}
+	scope, _ := p.s.Scope()
+	known, ok := p.s.Placed(u.Unit)
+	return fsm.Revision(u.ID) < r.ID || scope.Region != "" && !(ok && known.ID == u.ID)
 }
 
 // placedOn reports whether an entry places a unit on a node in any way.
