@@ -55,7 +55,7 @@ func (c *change) deleteHomed(t *Tenant) Result {
 	j, ok := c.running.Get(t.Job)
 	e, _ := c.tenants.Get(t.Name)
 	switch {
-	case !ok && e.unit != nil: // its name stays until this directory's nodes hold nothing of it
+	case !ok && e.unit != nil && e.unit.State != UnitDeleting:
 		return refused(busy(t.Name))
 	case !ok:
 		return Result{Job: c.beginDeleteHomed(t), Tenant: t}
@@ -124,7 +124,7 @@ func (c *change) turnBack(j *Job, why *Refusal) {
 // job is answered with.
 func (c *change) nameEnds(t *Tenant, j *Job, keep UnitID) Result {
 	if keep == 0 {
-		c.dropTenant(t.Name)
+		c.dropHomed(t)
 		if !t.Reserved {
 			c.events = append(c.events, Event{TenantGone: t.Name})
 		}
@@ -140,6 +140,24 @@ func (c *change) nameEnds(t *Tenant, j *Job, keep UnitID) Result {
 		return refused(j.Refusal)
 	}
 	return Result{Tenant: &kept}
+}
+
+// dropHomed forgets a tenant with a home: once this directory's nodes hold nothing of it. What
+// is left there of one that has departed goes without a grace.
+func (c *change) dropHomed(t *Tenant) {
+	e, _ := c.tenants.Get(t.Name)
+	if e.unit == nil {
+		c.dropTenant(t.Name)
+		return
+	}
+	gone := *t
+	gone.HasHome, gone.Home, gone.Claim, gone.Job, gone.Reserved = false, "", 0, 0, false
+	c.putTenant(&gone, e.unit)
+	if j, ok := c.running.Get(e.unit.Job); ok && j.Kind == JobDepart {
+		next := *j
+		next.Since = max(c.now-c.settings.RemoveAfter, 1)
+		c.putJob(&next)
+	}
 }
 
 // homeInUse refuses to forget a region that tenants live in, or are about to.

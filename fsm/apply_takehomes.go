@@ -77,7 +77,7 @@ func (c *change) toTakeHome(cmd *TakeOver) (homes map[TenantName]bool, ends int,
 		if t.HasHome && !homes[t.Name] && !c.recovery.WithoutRegion(t.Home) {
 			return nil, 0, refuse(CodeStale, "tenant "+string(t.Name)+" was not looked for in its region, "+string(t.Home), "tenant", string(t.Name), "region", string(t.Home))
 		}
-		if j := c.workOn(t.Name); j != nil && c.scope.Region == "" && (homes[t.Name] || j.Kind == JobDepart && !t.HasHome) {
+		if j := c.workOn(t.Name); j != nil && c.scope.Region == "" && (homes[t.Name] || c.stillHere(t, j)) {
 			ends++
 		}
 	}
@@ -240,7 +240,14 @@ func (c *change) found(t *Tenant, bare *Placed, others []NodeName, epoch uint64)
 // stays ends a depart of a tenant that was taken over here: the job that it was a task of
 // has ended.
 func (c *change) stays(name TenantName) {
-	if j := c.workOn(name); j != nil && j.Kind == JobDepart && c.scope.Region == "" {
+	t, _ := c.Tenant(name)
+	if j := c.workOn(name); j != nil && c.scope.Region == "" && c.stillHere(t, j) {
 		c.endFor(j)
 	}
+}
+
+// stillHere reports whether the work on a tenant of this directory's own is to depart, which
+// ends with a recovery. What is left of one that was deleted goes on being removed.
+func (c *change) stillHere(t *Tenant, j *Job) bool {
+	return j.Kind == JobDepart && !t.HasHome && j.Step != StepRemove
 }

@@ -272,6 +272,51 @@ func TestI1MovesUnderWayAreSettledByWhereTheTenantIs(t *testing.T) {
 	}
 }
 
+// TestG5WhatNobodyTellsOfIsDeleted with what is left of it: its name is busy only until that
+// is gone, and it is kept where the region does not take the delete up.
+func TestG5WhatNobodyTellsOfIsDeleted(t *testing.T) {
+	d := newHomes(t)
+	d.ok(&fsm.SetSettings{Settings: fsm.Settings{AutoFailover: 3000, RemoveAfter: 600_000}})
+	acme, _ := d.Tenant("acme")
+	job, gone := d.leaving("gone")
+	d.advance(job, fsm.StepPromote)
+	id := d.recover()
+	d.ok(&fsm.TakeOver{Recovery: id, Homes: []fsm.TakenHome{at("acme", "us", acme.Claim), {Tenant: "gone"}}})
+	d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs("e1", "e2"), Regions: []fsm.RegionName{"tr", "us"}})
+	home := d.home("gone")
+	del := d.ok(&fsm.DeleteTenant{Name: "gone"}).Job
+	d.ok(&fsm.AdvanceJob{ID: del, From: fsm.StepRemove, To: fsm.StepUndo, Refusal: &fsm.Refusal{Code: fsm.CodeRegionUnreachable}})
+	d.ok(&fsm.AdvanceJob{ID: del, From: fsm.StepUndo, To: fsm.StepDone, Keep: gone.ID})
+	d.wantHome("gone", home)
+	d.wantUnsettled("gone")
+	d.advance(d.ok(&fsm.DeleteTenant{Name: "gone"}).Job, fsm.StepDone)
+	d.wantHome("gone", fmt.Sprintf("here, deleting on e1 id %d", gone.ID))
+	d.wantUnsettled("")
+	d.refused(fsm.CodeBusy, &fsm.CreateTenant{Name: "gone", Node: ptr(fsm.NodeName("e1"))}, "is being removed")
+	if err := fsm.Check(d.State); err != nil {
+		t.Fatal(err)
+	}
+	var left fsm.JobID
+	for j := range d.RunningJobs() {
+		if left = j.ID; j.Kind != fsm.JobDepart || j.Since == 0 || j.Since > max(d.Now()-d.Settings().RemoveAfter, 1) {
+			t.Errorf("it is removed by %+v", j)
+		}
+	}
+	// Another recovery meanwhile leaves it at that.
+	if err := d.Recover(fsm.RecoverMajority, 5, self, d.Now()); err != nil {
+		t.Fatal(err)
+	}
+	id = d.Recovery().ID
+	d.ok(&fsm.TakeOver{Recovery: id, Homes: []fsm.TakenHome{at("acme", "us", acme.Claim)}})
+	if err := fsm.Check(d.State); err != nil {
+		t.Fatal(err)
+	}
+	d.ok(&fsm.EndRecovery{Recovery: id, Nodes: d.nodeRefs("e1", "e2"), Regions: []fsm.RegionName{"tr", "us"}})
+	d.ok(&fsm.AdvanceJob{ID: left, From: fsm.StepRemove, To: fsm.StepDone})
+	d.wantHome("gone", "nobody")
+	d.ok(&fsm.CreateTenant{Name: "gone", Node: ptr(fsm.NodeName("e1"))})
+}
+
 // wantUnsettled tells which tenants have departed, and are kept here until somebody says that
 // they are promoted where they live.
 func (d *dir) wantUnsettled(want string) {
