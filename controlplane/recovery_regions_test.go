@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"domicile/fsm"
+	"domicile/internal/httpserve"
 	"domicile/proto"
 )
 
@@ -128,3 +132,38 @@ func TestI1ARestoredGlobalDirectoryGoesByWhatTheRegionsHave(t *testing.T) {
 
 // authority is the name of the server's group.
 func (s *testServer) authority() string { name, _ := s.ownName(); return name.Authority }
+
+// TestG5ATenantThatIsNotMadeAfterItWasReadIsToldAndDeleted: the region had begun to make it
+// when the global directory was recovered, and has undone that since.
+func TestG5ATenantThatIsNotMadeAfterItWasReadIsToldAndDeleted(t *testing.T) {
+	r := startRegionsWith(t, 1, func(c *Config) { c.OrphansEvery = 20 * time.Millisecond }, "us")
+	node := r.withNode("us", "u1", "a")
+	backup := r.global.leader().raw("GET", "/_shard/backup", nil)
+	read := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(read) })
+	defer goOn()
+	node.set(func() {
+		node.fault = func(w http.ResponseWriter, q *http.Request) bool {
+			if q.Method != http.MethodPut {
+				return false
+			}
+			<-read
+			httpserve.WriteError(w, httpserve.Errorf(507, "disk_full", "no room"))
+			return true
+		}
+	})
+	r.claim("us", "not-made")
+	us := r.of["us"].leader()
+	us.until("begins to make it", func() bool { _, ok := us.group.State().Placed("not-made"); return ok })
+	g := r.restored(backup)
+	g.until("is recovered", func() bool { return g.group.State().Recovery() != nil && !g.group.State().Recovering() })
+	goOn()
+	us.until("has undone it", func() bool { _, ok := us.group.State().Tenant("not-made"); return !ok })
+	node.set(func() { node.fault = nil })
+	us.until("tells that it is missing", func() bool {
+		return strings.Contains(us.ask("GET", "/_shard/tasks/orphans", "").text, `{"tenant":"not-made","kind":"missing","home":"us"}`)
+	})
+	g.want(g.ask("PUT", "/_shard/tenants/not-made", `{"region":"us"}`), 409, fsm.CodeTenantExists)
+	g.want(g.ask("DELETE", "/_shard/tenants/not-made", ""), 204, "")
+	g.want(g.ask("PUT", "/_shard/tenants/not-made", `{"region":"us"}`), 201, "")
+}
