@@ -97,7 +97,7 @@ func (c *change) advanceHomed(j *Job, cmd *AdvanceJob) *Refusal {
 		return nil
 	case cmd.To != StepDone || j.Step != StepMake && j.Step != StepRemove && j.Step != StepUndo:
 		return refuse(CodeBadRequest, "a "+j.Kind.String()+" does not go from "+j.Step.String()+" to "+cmd.To.String())
-	case cmd.Keep > maxID:
+	case cmd.Keep > maxID, cmd.Keep != 0 && e.unit != nil && cmd.Keep != e.unit.ID:
 		return refuse(CodeBadRequest, "no tenant has such an id")
 	}
 	keep := cmd.Keep
@@ -133,7 +133,7 @@ func (c *change) nameEnds(t *Tenant, j *Job, keep UnitID) Result {
 	kept := *t
 	kept.Claim, kept.Job, kept.Reserved = keep, 0, false
 	c.putHomed(&kept)
-	if t.Reserved {
+	if t.Reserved || t.Claim != keep {
 		c.events = append(c.events, Event{Tenant: kept.info()})
 	}
 	if j.Refusal != nil {

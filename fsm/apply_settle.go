@@ -83,10 +83,11 @@ func (s *State) GivesNothing(t *Task) bool {
 	return ok && j.Kind == JobDepart && j.Step == StepCopy
 }
 
+// settles: what its source has not given up stays, wherever it lives (YieldTenant).
 func (j *Job) settles(here bool) bool {
 	switch j.Kind {
 	case JobDepart:
-		return j.Refusal == nil && j.Step == StepCopy || j.Step == StepSent || j.Step == StepRemove && !here && j.Since == 0
+		return j.Refusal == nil && j.Step == StepCopy && here || j.Step == StepSent || j.Step == StepRemove && !here && j.Since == 0
 	case JobReceive:
 		return j.Step == StepCopy
 	}

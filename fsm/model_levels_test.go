@@ -216,6 +216,11 @@ func mayFollow(before *fsm.State, cmd fsm.Command, name fsm.TenantName, was, is 
 		w = c.Word
 		task, _ = before.Task(c.Job)
 	}
+	settles := false
+	if c, ok := cmd.(*fsm.SettleTask); ok {
+		t, known := before.Task(c.Job)
+		settles = known && t.Tenant == name && before.Outlived(t) && c.History == before.GlobalHistory()
+	}
 	flips := j.Kind == fsm.JobRelocate && to == fsm.StepPromote && j.Tenant == name
 	told := func(kind fsm.TaskKind, word fsm.TaskWord) bool {
 		return task != nil && task.Kind == kind && task.Tenant == name && w == word
@@ -241,9 +246,9 @@ func mayFollow(before *fsm.State, cmd fsm.Command, name fsm.TenantName, was, is 
 	case was.state == is.state:
 	case was.state == fsm.UnitReceiving:
 		_, forgone := cmd.(*fsm.ForgoTask)
-		allowed = flips || told(fsm.TaskReceive, fsm.TaskArrived) || forgone && is.state == fsm.UnitDeleting
+		allowed = flips || settles || told(fsm.TaskReceive, fsm.TaskArrived) || forgone && is.state == fsm.UnitDeleting
 	case was.state == fsm.UnitSent:
-		allowed = is.state == fsm.UnitActive && told(fsm.TaskDepart, fsm.TaskUndo) || is.state == fsm.UnitDeleting && (flips || told(fsm.TaskDepart, fsm.TaskDeparted))
+		allowed = settles || is.state == fsm.UnitActive && told(fsm.TaskDepart, fsm.TaskUndo) || is.state == fsm.UnitDeleting && (flips || told(fsm.TaskDepart, fsm.TaskDeparted))
 	case is.state == fsm.UnitSent:
 		allowed = j.Kind == fsm.JobDepart && was.state == fsm.UnitMoving
 	case is.state == fsm.UnitReceiving:
@@ -344,7 +349,7 @@ func TestG4G5M6RandomLogsOfTwoLevels(t *testing.T) {
 var levelCommands = func() map[string]fsm.Command {
 	all := map[string]fsm.Command{}
 	for _, c := range []fsm.Command{&fsm.BindGlobal{}, &fsm.BeginTask{}, &fsm.TellTask{}, &fsm.ForgoTask{}, &fsm.BeginRelocation{}, &fsm.BeginGive{},
-		&fsm.GiveRegion{}, &fsm.StageRegion{}, &fsm.ArriveRegion{}, &fsm.CloseIntake{}, &fsm.SetReader{}} {
+		&fsm.GiveRegion{}, &fsm.StageRegion{}, &fsm.ArriveRegion{}, &fsm.CloseIntake{}, &fsm.SetReader{}, &fsm.SettleTask{}, &fsm.YieldTenant{}} {
 		all[fmt.Sprintf("%T", c)] = c
 	}
 	return all

@@ -286,6 +286,7 @@ func TestG5WhatNobodyTellsOfIsDeleted(t *testing.T) {
 	home := d.home("gone")
 	del := d.ok(&fsm.DeleteTenant{Name: "gone"}).Job
 	d.ok(&fsm.AdvanceJob{ID: del, From: fsm.StepRemove, To: fsm.StepUndo, Refusal: &fsm.Refusal{Code: fsm.CodeRegionUnreachable}})
+	d.refused(fsm.CodeBadRequest, &fsm.AdvanceJob{ID: del, From: fsm.StepUndo, To: fsm.StepDone, Keep: gone.ID + 1})
 	d.ok(&fsm.AdvanceJob{ID: del, From: fsm.StepUndo, To: fsm.StepDone, Keep: gone.ID})
 	d.wantHome("gone", home)
 	d.wantUnsettled("gone")

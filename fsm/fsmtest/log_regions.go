@@ -280,8 +280,25 @@ func (l *Log) regionCommand(s *fsm.State) fsm.Command {
 		return &fsm.CloseIntake{Giver: v.giver}
 	case n < 60:
 		return l.reader(s)
+	case n < 66 && known != nil:
+		return &fsm.SettleTask{Job: known.Job, History: v.history - uint64(number(l.one(8))), Here: l.one(2)}
+	case n < 68:
+		return l.yield(s)
 	}
 	return l.newTask(s, o)
+}
+
+// yield gives a tenant up that another directory has, or that was here before.
+func (l *Log) yield(s *fsm.State) fsm.Command {
+	u := l.unit(s)
+	y := &fsm.YieldTenant{UnitRef: fsm.UnitRef{Unit: u.Unit, ID: u.ID}, Epoch: u.Epoch, History: l.levels.history}
+	switch {
+	case l.one(8):
+		y.Epoch--
+	case l.one(8):
+		y.History--
+	}
+	return y
 }
 
 // newTask is one that the region was not asked for yet, or that is of a job long over.
