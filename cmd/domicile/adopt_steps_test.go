@@ -276,7 +276,7 @@ func TestG9G2TheLinkIsCutDuringAHandOver(t *testing.T) {
 			}
 			wait.For(t, "the giver says what it waits for", func() error {
 				j, err := h.job(how, giver)
-				if err == nil && (!strings.Contains(j.Problem+j.Error, "not reached") || c.undone && j.Step != "undoing") {
+				if err == nil && (!strings.Contains(j.Problem+j.Error, " reached") || c.undone && j.Step != "undoing") {
 					err = fmt.Errorf("%+v", j)
 				}
 				return err
