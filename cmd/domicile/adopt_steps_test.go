@@ -193,7 +193,7 @@ func TestG2ANodeIsDownDuringAHandOver(t *testing.T) {
 		h.underLoad(func() {
 			down := h.primary()
 			leader := giver.Leader()
-			rule := faultpoint.Rule{Action: faultpoint.Hang, Label: "call", On: "holder", Times: 1}
+			rule := faultpoint.Rule{Action: faultpoint.Hang, Label: "call", On: "holder", Times: 2} // those of both nodes
 			goOn := leader.Fault(rule)
 			h.begin(how, giver)
 			h.hangs(leader, rule)
