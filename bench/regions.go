@@ -22,13 +22,14 @@ func benchRegions(ctx context.Context, args []string) error {
 	tenants := fs.Int("tenants", 100_000, "tenants of each routing table")
 	runs := fs.Int("runs", 10, "failovers of the section failover, 1 to 100")
 	moves := fs.Int("moves", 10, "moves there, and as many back, of the section moves, 1 to 1000")
+	rate := fs.Int("rate", 300, "writes a second of it")
 	only := fs.String("only", "", "sections, separated by commas: relay, failover, moves; none: all")
 	bin := fs.String("domicile", "bin/domicile", "the program")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	if *runs < 1 || *runs > 100 || *rounds < 1 || *moves < 1 || *moves > 1000 {
-		return errors.New("-rounds takes 1 or more, -runs 1 to 100, -moves 1 to 1000")
+	if *runs < 1 || *runs > 100 || *rounds < 1 || *moves < 1 || *moves > 1000 || *rate < 1 || *rate > 20_000 {
+		return errors.New("-rounds takes 1 or more, -runs 1 to 100, -moves 1 to 1000, -rate 1 to 20000")
 	}
 	path, err := findBinary(*bin)
 	if err != nil {
@@ -54,7 +55,7 @@ func benchRegions(ctx context.Context, args []string) error {
 		failed = errors.Join(failed, err)
 	}
 	if wanted("moves") && ctx.Err() == nil {
-		b := &movesBench{bin: path, dir: filepath.Join(dir, "moves"), runs: *moves, rate: 1000}
+		b := &movesBench{bin: path, dir: filepath.Join(dir, "moves"), runs: *moves, rate: *rate}
 		err := b.directories(ctx)
 		fmt.Println("A tenant goes from the directory of one region to that of another, and back, while it is written and read")
 		table([]string{"figure", "measured", "reach"}, b.rows)
