@@ -44,7 +44,11 @@ func TestG5OrphansAreFoundToldAndSettled(t *testing.T) {
 	if held := node.held(); held["acme"] != 2 || held["other"] != 3 {
 		t.Errorf("the node holds %v", held)
 	}
-	if log := us.log.String(); strings.Count(log, "differ about a tenant: tenant=other") != 1 || strings.Count(log, "differ about a tenant: tenant=gone") != 1 {
+	told := func(tenant string) int {
+		return strings.Count(us.log.String(), "differ about a tenant: tenant="+tenant)
+	}
+	us.until("tells of both in its log", func() bool { return told("other") > 0 && told("gone") > 0 })
+	if told("other") != 1 || told("gone") != 1 {
 		t.Error("the log does not tell once of each")
 	}
 	g.want(g.ask("DELETE", "/_shard/tenants/acme", ""), 204, "")
