@@ -19,6 +19,8 @@ var (
 	// errNotReached says that no server of a group answers: nothing that changes anything was
 	// sent, or it was refused without effect.
 	errNotReached = errors.New("none of its addresses answers")
+	// errLostBehind is of a call that a router has sent on, and whose answer it did not get.
+	errLostBehind = errors.New("a router that answers does not know what became of it")
 	// errLeaderless says beside it that one is there, and knows no leader, or gets no answer
 	// from its group: it is on this side of a cut.
 	errLeaderless = errors.New("one that answers reaches no leader of its group")
@@ -124,6 +126,9 @@ func (l *links) repeat(ctx context.Context, to string, addresses []string, q *ht
 		switch {
 		case err != nil:
 			failed = append(failed, err)
+		case isLeaderless(resp, true) && resp.StatusCode == http.StatusBadGateway: // it may have been done, whatever the next one says
+			resp.Body.Close()
+			sent, failed = true, append(failed, errLostBehind)
 		case isLeaderless(resp, true):
 			leaderless = resp
 		default:

@@ -195,3 +195,24 @@ func TestG9ARouterThatReachesNoLeaderIsToldFromNone(t *testing.T) {
 		}
 	}
 }
+
+// TestI1WhatARouterLostMayHaveBeenDone though the next one knows no leader, or is not there: who
+// asked is not told that nothing was done.
+func TestI1WhatARouterLostMayHaveBeenDone(t *testing.T) {
+	answers := func(status int, code proto.Code) string {
+		return newOtherEnd(t, func(w http.ResponseWriter, _ *http.Request) {
+			httpserve.WriteError(w, httpserve.Errorf(status, code, "so"))
+		}).URL
+	}
+	lost, leaderless := answers(http.StatusBadGateway, proto.CodeOutcomeUnknown), answers(http.StatusServiceUnavailable, proto.CodeNoLeader)
+	gone := newOtherEnd(t, answersOK)
+	gone.Close()
+	for name, others := range map[string][]string{"alone": {}, "and one without a leader": {leaderless}, "and one that is gone": {gone.URL}} {
+		for _, addresses := range [][]string{append([]string{lost}, others...), append(append([]string{}, others...), lost)} {
+			resp, err := testLinks(t).repeat(t.Context(), "us", addresses, aCall(), []byte("{}"))
+			if err == nil || errors.Is(err, errNotReached) {
+				t.Errorf("%s: %v, %v", name, resp, err)
+			}
+		}
+	}
+}
