@@ -160,12 +160,10 @@ func (g *Group) leadTerm(ctx context.Context, term uint64) error {
 // beginTerm writes what the directory must say before anything else: whose it
 // is, who leads, and settings for a start.
 func (g *Group) beginTerm(ctx context.Context, term uint64) error {
-	if _, ok := g.State().Scope(); !ok {
-		scope := fsm.Scope{Cluster: g.clusterID(), Region: g.cfg.Region, History: 1}
-		err := g.proposeOwn(ctx, term, &fsm.Bootstrap{Scope: scope, Settings: g.cfg.Settings})
-		if err != nil {
-			return fmt.Errorf("bootstrap the directory: %w", err)
-		}
+	bootstrapped := func() bool { _, ok := g.State().Scope(); return ok }
+	scope := fsm.Scope{Cluster: g.clusterID(), Region: g.cfg.Region, History: 1}
+	if err := g.write(ctx, term, bootstrapped, &fsm.Bootstrap{Scope: scope, Settings: g.cfg.Settings}); err != nil {
+		return fmt.Errorf("bootstrap the directory: %w", err)
 	}
 	if err := g.moveSelf(ctx); err != nil {
 		return err
@@ -173,17 +171,19 @@ func (g *Group) beginTerm(ctx context.Context, term uint64) error {
 	return g.recordSelf(ctx, term)
 }
 
-// proposeOwn proposes for this server itself, again where nothing happened.
-func (g *Group) proposeOwn(ctx context.Context, term uint64, cmd fsm.Command) error {
-	for {
+// write proposes what the directory must say until it says so: again where nothing
+// happened, and where nobody knows what did, as when a backup was restored meanwhile.
+func (g *Group) write(ctx context.Context, term uint64, says func() bool, cmd fsm.Command) error {
+	for !says() {
 		result, _, err := g.Propose(ctx, Proposal{Decided: term, Cmd: cmd})
 		switch {
-		case err == nil && result.Refusal != nil:
-			return result.Refusal
-		case err == nil:
-			return nil
-		case !errors.Is(err, ErrTransferring) && !errors.Is(err, ErrBusy):
+		case errors.Is(err, ErrTransferring), errors.Is(err, ErrBusy), errors.Is(err, ErrUnknownOutcome):
+		case err != nil:
 			return err
+		case result.Refusal != nil && !says():
+			return result.Refusal
+		default:
+			continue
 		}
 		select {
 		case <-time.After(g.cfg.Timing.Heartbeat / 4):
@@ -191,6 +191,7 @@ func (g *Group) proposeOwn(ctx context.Context, term uint64, cmd fsm.Command) er
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // resign hands leadership over because of why. Where nobody takes it, the

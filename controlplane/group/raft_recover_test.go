@@ -2,11 +2,16 @@ package group
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"domicile/fsm"
 	"domicile/proto"
@@ -293,6 +298,69 @@ func TestO6ABackupIsRestoredIntoANewGroup(t *testing.T) {
 	if err := m.g.Restore(within(t), backup, 8); !errors.As(err, &refused) {
 		t.Errorf("a second time: %v", err)
 	}
+}
+
+// TestO6ABackupIsRestoredInAServersFirstMoments, while it writes what the directory must say
+// of itself: that is cut off, with an unknown outcome, and written again.
+func TestO6ABackupIsRestoredInAServersFirstMoments(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	c.propose("", putRegion("eu"))
+	c.propose("", putRegion("us"))
+	for i := range 24 { // which of the two Raft's loop takes first is by chance
+		m := c.newMember(fmt.Sprintf("new%d", i+1))
+		m.cfg.Bootstrap = true
+		held, goOn := make(chan struct{}), make(chan struct{})
+		m.hooks.logs = func(inner raft.LogStore) raft.LogStore {
+			return &heldLog{LogStore: inner, left: 1 + i%2, held: held, goOn: goOn}
+		}
+		if err := m.open(); err != nil {
+			t.Fatal(err)
+		}
+		works := make(chan struct{})
+		m.g.OnLead("works", func(ctx context.Context, _ uint64) error { close(works); <-ctx.Done(); return nil })
+		m.run()
+		<-held
+		restored := make(chan error, 1)
+		go func() { restored <- m.g.Restore(within(t), backupOf(t, c.members[0].g), 0) }()
+		eventually(t, "the restore waits for Raft's loop", func() bool {
+			stacks := make([]byte, 1<<20)
+			return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("raft.(*Raft).Restore("))
+		})
+		close(goOn)
+		if err := <-restored; err != nil {
+			t.Fatal(err)
+		}
+		wantRecovering(t, m, 2)
+		select {
+		case <-works:
+		case err := <-m.ran:
+			m.ran <- err // for stop
+			t.Fatalf("try %d: it ended: %v", i, err)
+		}
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// heldLog stores the last of its first left commands only once goOn is closed.
+type heldLog struct {
+	raft.LogStore
+	left       int
+	held, goOn chan struct{}
+}
+
+func (h *heldLog) StoreLogs(logs []*raft.Log) error {
+	for _, l := range logs {
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if h.left--; h.left == 0 {
+			close(h.held)
+			<-h.goOn
+		}
+	}
+	return h.LogStore.StoreLogs(logs)
 }
 
 // startCluster2 starts another group in the same test.

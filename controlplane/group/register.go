@@ -132,10 +132,7 @@ func (g *Group) mayRecord(m *fsm.Member) error {
 
 // recordSelf records this server as leader of term.
 func (g *Group) recordSelf(ctx context.Context, term uint64) error {
-	if g.recorded() {
-		return nil
-	}
-	return g.proposeOwn(ctx, term, &fsm.PutMember{Member: g.self()})
+	return g.write(ctx, term, g.recorded, &fsm.PutMember{Member: g.self()})
 }
 
 func (g *Group) relaySelf(ctx context.Context, leader Leader) {
