@@ -92,7 +92,7 @@ func (n *leasedNode) holds() string {
 
 // changing is what nobody's call changes: files grow by themselves, a source is not
 // reached, and a call that is refused may have opened a file.
-var changing = regexp.MustCompile(`,?"(bytes|error)":("[^"]*"|[0-9]+)|,?{"name":"copy"[^}]*}`)
+var changing = regexp.MustCompile(`,?"(bytes|error|problem)":("[^"]*"|[0-9]+)|,?{"name":"copy"[^}]*}`)
 
 // send makes a call as it arrives late, and gives the answer.
 func (n *leasedNode) send(c *lateCall, l *late, garble func(string) string) answer {

@@ -156,21 +156,35 @@ func (s *Store) keepDamaged(rec *stored) (string, error) {
 }
 
 // suspect has SQLite look at the whole file after a statement has met damage in it: a
-// statement's word alone does not give a unit to its copy.
+// statement's word alone does not give a unit to its copy. The unit is kept open until then,
+// as what was met would be forgotten with it.
 func (u *Unit) suspect() {
+	release, open := u.s.keepOpen(u)
+	if !open {
+		return
+	}
+	if !u.beginExamining(release) {
+		release()
+	}
+}
+
+// beginExamining starts the look, unless one runs or the unit goes; then is called after it.
+func (u *Unit) beginExamining(then func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.examining || u.gone != nil {
-		return
+		return false
 	}
 	u.examining = true
 	u.tasks.Go(func() {
+		defer then()
 		err := u.examine()
 		u.s.damaged(u.name, err, true)
 		u.mu.Lock()
 		u.examining = false
 		u.mu.Unlock()
 	})
+	return true
 }
 
 // examine gives the damage that SQLite's quick_check finds, nil where there is none or

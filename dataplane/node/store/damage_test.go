@@ -83,6 +83,28 @@ func TestDamageIsConfirmedBeforeItIsKnown(t *testing.T) {
 	}
 }
 
+// TestI10DamageIsNotForgottenAsTheUnitIsClosed, which makes room for another while SQLite
+// looks at its file.
+func TestI10DamageIsNotForgottenAsTheUnitIsClosed(t *testing.T) {
+	s := closedUnit(t, Config{MaxOpen: 1})
+	if _, err := s.Create(ctx, "other", 2); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, s.unitPath("acme"), 10*4096, 60*4096)
+	u, release, err := s.Acquire(ctx, "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read(u, "SELECT sum(length(a)) FROM t"); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	release()
+	acquire(t, s, "other")
+	if err := s.Damage("acme"); !errors.Is(err, ErrDamaged) {
+		t.Errorf("of the damage is known: %v", err)
+	}
+}
+
 // wholeFile gives a unit as a file.
 func wholeFile(t *testing.T, u *Unit) string {
 	t.Helper()
@@ -124,11 +146,12 @@ func TestL7WhatIsDamagedIsKeptAsItIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer release()
-			if err := read(u, "SELECT sum(length(a)) FROM t"); err == nil {
+			err = read(u, "SELECT sum(length(a)) FROM t")
+			release()
+			if err == nil {
 				t.Fatal("no damage was met")
 			}
-			until(t, "it is known", func() bool { return s.Damage("acme") != nil })
+			until(t, "it is known, and closed", func() bool { return s.Damage("acme") != nil && s.Stats().OpenUnits == 0 })
 		},
 	} {
 		s := closedUnit(t, Config{})

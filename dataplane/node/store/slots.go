@@ -58,6 +58,20 @@ func (s *Store) Acquire(ctx context.Context, name string) (u *Unit, release func
 	return u, func() { p.put(sl, u) }, nil
 }
 
+// keepOpen counts one more user of a unit until release is called; false where it is open no
+// more.
+func (s *Store) keepOpen(u *Unit) (release func(), open bool) {
+	p := &s.slots
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sl := p.m[u.name]
+	if sl == nil || sl.unit != u {
+		return nil, false
+	}
+	p.take(sl)
+	return func() { p.put(sl, u) }, true
+}
+
 // take counts one more user; under mu.
 func (p *slots) take(sl *slot) *Unit {
 	sl.refs++
