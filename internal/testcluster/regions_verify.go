@@ -5,6 +5,7 @@ import (
 
 	"domicile/fsm"
 	"domicile/internal/wait"
+	"domicile/proto"
 )
 
 // Verify is Cluster.Verify over all directories, and: each name of the global directory
@@ -35,10 +36,12 @@ func (r *Regions) Verify(acknowledged ...string) {
 
 // strayed tells what nodes of different regions sent each other without a reason.
 func (r *Regions) strayed(reads map[span]window) []string {
-	moves, err := r.moves()
-	if err != nil {
-		return []string{fmt.Sprintf("the moves that there were are not told: %v", err)}
-	}
+	r.t.Helper()
+	var moves []proto.Move
+	wait.For(r.t, "the moves that there were are told of", func() (err error) {
+		moves, err = r.moves()
+		return err
+	})
 	switch n := r.net.(type) {
 	case *gates:
 		return n.tap.judge(moves, reads)
