@@ -26,9 +26,12 @@ func TestFaultsI5ADeposedGroupOfARegionIsRefusedByItsNodes(t *testing.T) {
 	awaitProgress(t, rec, 10, names...)
 
 	kept := us.Controls[2]
-	if us.Leader() == kept {
-		us.Must(us.Do(http.MethodPost, kept.URL+"/_shard/group/transfer", `{"to":"us-c1"}`), http.StatusOK)
-	}
+	wait.For(t, "another server than "+kept.ID+" leads", func() error {
+		if us.Leader() == kept {
+			return fmt.Errorf("asked to let us-c1 lead it says %s", us.Do(http.MethodPost, kept.URL+"/_shard/group/transfer", `{"id":"us-c1"}`))
+		}
+		return nil
+	})
 	old := us.Controls[:2]
 	kept.Kill()
 	for _, p := range r.All() { // the others reach each other and the nodes, and nobody else
