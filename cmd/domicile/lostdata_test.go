@@ -152,7 +152,8 @@ func overwrite(path string, from, bytes int64) error {
 // n2 and a row that was acknowledged, and all of them closed on n1.
 func damagedCluster(t *testing.T) (*testcluster.Cluster, []string) {
 	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1,
-		ControlArgs: []string{"--auto-failover", "2s", "--repair-after", "1s", "--remove-after", "1s"},
+		// Long leases: no tenant is to change nodes before its file is damaged.
+		ControlArgs: []string{"--auto-failover", "5s", "--repair-after", "1s", "--remove-after", "1s"},
 		NodeArgs:    []string{"--lease", "--idle-close", "300ms"}})
 	var names []string
 	for name := range damages {

@@ -12,7 +12,7 @@ import (
 // all at once, so that moves cross, and back again; some of them under load. Each waits for
 // its turn, none fails, no request fails, and nothing is left where they were.
 func TestM3AHundredMovesAtOnceFailNoRequest(t *testing.T) {
-	c := faultCluster(t, 4, faultLease)
+	c := faultCluster(t, 4, usualLease)
 	names := tenantNames("h", 50)
 	for n := range 4 {
 		var own []string

@@ -62,7 +62,7 @@ func awaitRecovered(t *testing.T, c *testcluster.Cluster) (r proto.Recovery) {
 // is kept, and adopted.
 func TestFaultsO6RecoverFromALostMajority(t *testing.T) {
 	t.Parallel()
-	c := faultCluster(t, 3, faultLease)
+	c := faultCluster(t, 3, usualLease) // nothing fails over but what the test has fail
 	names := tenantNames("r", 3)
 	createReplicated(t, c, "n1", names...)
 	lost, kept := c.Controls[:2], c.Controls[2]
