@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,14 +118,8 @@ func TestR3DataPathWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 2, Proxies: 1})
 	proxy := c.Proxies[0]
-	created := time.Now()
 	c.Must(c.Do(http.MethodPut, proxy.URL+"/_shard/tenants/acme", `{"schema":"create table log (n integer)"}`), http.StatusCreated)
-	wait.For(t, "the proxy wrote the new directory to its cache", func() error {
-		if info, err := os.Stat(proxy.Data); err != nil || info.ModTime().Before(created) {
-			return fmt.Errorf("written before the tenant was created (%v)", err)
-		}
-		return nil
-	})
+	awaitKept(t, proxy.Data, "acme")
 	load := startWriter(t, c, proxy.URL+"/t/acme")
 	for _, p := range c.Controls {
 		p.Kill()

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"domicile/internal/testcluster"
 	"domicile/internal/wait"
@@ -18,20 +18,20 @@ import (
 func TestFaultsR3ARegionStartsAgainWhileItIsCutOff(t *testing.T) {
 	t.Parallel()
 	r, eu, us := startTwoLevels(t, 2, 2)
-	began := time.Now()
-	createAtHome(t, eu, "eu", "n1", "e0")
-	createAtHome(t, us, "us", "us-n1", "u0")
+	createAtHome(t, eu, "eu", "n1", "abroad")
+	createAtHome(t, us, "us", "us-n1", "at-home")
 	ask := func(p *testcluster.Process, tenant string) testcluster.Answer {
 		return r.Do(http.MethodPost, p.URL+"/t/"+tenant+"/query", `{"sql":"select count(*) from log"}`, "Domicile-Hold", "0")
 	}
 	for _, p := range us.Proxies {
-		awaitAnswer(t, "e0 is read from us", http.StatusOK, func() testcluster.Answer { return ask(p, "e0") })
-		awaitAnswer(t, "u0 is read in us", http.StatusOK, func() testcluster.Answer { return ask(p, "u0") })
-		awaitCaches(t, p, began)
+		awaitAnswer(t, "abroad is read from us", http.StatusOK, func() testcluster.Answer { return ask(p, "abroad") })
+		awaitAnswer(t, "at-home is read in us", http.StatusOK, func() testcluster.Answer { return ask(p, "at-home") })
+		awaitKept(t, p.Data, "at-home")
+		awaitKept(t, p.Data+".global", "abroad")
 	}
 	r.RefuseRegion("us")
-	rec, load := startLoad(t, us, "u0")
-	awaitProgress(t, rec, 5, "u0")
+	rec, load := startLoad(t, us, "at-home")
+	awaitProgress(t, rec, 5, "at-home")
 	servers := append(append([]*testcluster.Process{}, us.Controls...), us.Proxies...)
 	for _, p := range servers {
 		p.Kill()
@@ -42,39 +42,37 @@ func TestFaultsR3ARegionStartsAgainWhileItIsCutOff(t *testing.T) {
 	for _, p := range servers {
 		p.AwaitReady()
 	}
-	awaitProgress(t, rec, 20, "u0")
+	awaitProgress(t, rec, 20, "at-home")
 	for _, p := range us.Proxies {
-		awaitAnswer(t, "e0 is known and out of reach", http.StatusBadGateway, func() testcluster.Answer { return ask(p, "e0") })
+		awaitAnswer(t, "abroad is known and out of reach", http.StatusBadGateway, func() testcluster.Answer { return ask(p, "abroad") })
 		if a := ask(p, "nobody"); a.Status != http.StatusServiceUnavailable {
 			t.Errorf("a name that only the global group could tell of: %s", a)
 		}
 	}
 	us.Nodes[0].Kill() // the restarted group fails over
-	awaitProgress(t, rec, 10, "u0")
+	awaitProgress(t, rec, 10, "at-home")
 	us.Nodes[0].Start()
 	us.Nodes[0].AwaitReady()
 
 	r.HealRegion("us")
 	for _, p := range us.Proxies {
-		awaitAnswer(t, "e0 is read from us again", http.StatusOK, func() testcluster.Answer { return ask(p, "e0") })
+		awaitAnswer(t, "abroad is read from us again", http.StatusOK, func() testcluster.Answer { return ask(p, "abroad") })
 		awaitAnswer(t, "nobody is unknown", http.StatusNotFound, func() testcluster.Answer { return ask(p, "nobody") })
 	}
-	us.AwaitCopiesInSync(1, "u0")
+	us.AwaitCopiesInSync(1, "at-home")
 	load.Stop()
-	checkLoad(t, rec, us, "u0")
-	r.Verify("e0", "u0")
+	checkLoad(t, rec, us, "at-home")
+	r.Verify("abroad", "at-home")
 }
 
-// awaitCaches waits until a proxy has written both directories down since a time.
-func awaitCaches(t *testing.T, p *testcluster.Process, since time.Time) {
+// awaitKept waits until a tenant is in the copy of a directory that a proxy keeps in a file.
+func awaitKept(t *testing.T, file, tenant string) {
 	t.Helper()
-	for _, file := range []string{p.Data, p.Data + ".global"} {
-		wait.For(t, file+" is written", func() error {
-			info, err := os.Stat(file)
-			if err == nil && info.ModTime().Before(since) {
-				return fmt.Errorf("it is of %v", info.ModTime())
-			}
-			return err
-		})
-	}
+	wait.For(t, tenant+" is in "+file, func() error {
+		kept, err := os.ReadFile(file)
+		if err == nil && !bytes.Contains(kept, []byte(tenant)) {
+			return fmt.Errorf("%d bytes are without it", len(kept))
+		}
+		return err
+	})
 }
