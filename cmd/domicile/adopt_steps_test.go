@@ -75,9 +75,17 @@ func (h *handed) next() (how string, giver, taker *testcluster.Cluster) {
 	return proto.HandOverAdopt, h.Global, h.us
 }
 
-// begin begins a hand-over; who is to answer may die before it does.
-func (h *handed) begin(how string, giver *testcluster.Cluster) {
-	h.Do(http.MethodPost, giver.Proxies[0].URL+"/_shard/regions/us/"+how, "")
+// begin begins a hand-over, which is to come to a rule's point in a process: that may die
+// before it answers.
+func (h *handed) begin(how string, giver *testcluster.Cluster, at *testcluster.Process, r faultpoint.Rule) {
+	h.t.Helper()
+	awaitChange(h.t, "the hand-over has begun: "+how, http.StatusAccepted, func(key string) testcluster.Answer {
+		a := h.Do(http.MethodPost, giver.Proxies[0].URL+"/_shard/regions/us/"+how, "", "Idempotency-Key", key)
+		if at.Hits(r) > 0 {
+			a.Status, a.Err = http.StatusAccepted, nil
+		}
+		return a
+	})
 }
 
 // job is the last hand-over, as a group tells it.
@@ -107,7 +115,9 @@ func (h *handed) ended(how string, giver *testcluster.Cluster) {
 		if !strings.HasSuffix(string(j.Code), "_unreachable") {
 			h.t.Errorf("the hand-over was undone: %+v", j)
 		}
-		h.Must(h.Do(http.MethodPost, giver.Proxies[0].URL+"/_shard/regions/us/"+how, ""), http.StatusAccepted)
+		awaitChange(h.t, "the hand-over has begun: "+how, http.StatusAccepted, func(key string) testcluster.Answer {
+			return h.Do(http.MethodPost, giver.Proxies[0].URL+"/_shard/regions/us/"+how, "", "Idempotency-Key", key)
+		})
 	}
 }
 
@@ -173,7 +183,7 @@ func TestFaultsG2KillAtEveryStepOfAHandOver(t *testing.T) {
 				h.underLoad(func() {
 					rule := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1 + 2*i + direction}
 					heal := at.Fault(rule)
-					h.begin(how, giver)
+					h.begin(how, giver, at, rule)
 					reach(t, rule, []*testcluster.Process{at})
 					heal()
 					at.AwaitRevived(func(int) {})
@@ -196,7 +206,7 @@ func TestG2ANodeIsDownDuringAHandOver(t *testing.T) {
 			leader := giver.Leader()
 			rule := faultpoint.Rule{Action: faultpoint.Hang, Label: "call", On: "holder", Times: 2} // those of both nodes
 			goOn := leader.Fault(rule)
-			h.begin(how, giver)
+			h.begin(how, giver, leader, rule)
 			h.hangs(leader, rule)
 			down.Kill()
 			goOn()
@@ -269,7 +279,7 @@ func TestG9G2TheLinkIsCutDuringAHandOver(t *testing.T) {
 			}
 			rule := faultpoint.Rule{Action: faultpoint.Hang, Label: c.label, On: c.on, Times: 1 + i}
 			goOn := at.Fault(rule)
-			h.begin(how, giver)
+			h.begin(how, giver, at, rule)
 			h.hangs(at, rule)
 			h.CutRegion("us")
 			goOn()
@@ -306,7 +316,7 @@ func TestFaultsI1G2AGiverThatStandsStillSaysNothingLate(t *testing.T) {
 			leader := giver.Leader()
 			rule := faultpoint.Rule{Action: faultpoint.Pause, Label: point.label, On: point.on, Times: 1 + i}
 			heal := leader.Fault(rule)
-			h.begin(how, giver)
+			h.begin(how, giver, leader, rule)
 			h.hangs(leader, rule)
 			heal()
 			wait.For(t, "another leader hands the region over", func() error {

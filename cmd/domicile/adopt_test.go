@@ -68,19 +68,27 @@ func (w *writers) end(t *testing.T, r *testcluster.Regions, through *testcluster
 	}
 }
 
-// handOver begins a hand-over through a process and waits until it has ended.
+// handOver has a region handed over through a process and waits until it was: anew where it
+// is undone, as the other group did not answer.
 func handOver(t *testing.T, r *testcluster.Regions, through *testcluster.Process, how string) {
 	t.Helper()
 	url := through.URL + "/_shard/regions/us/" + how
-	r.Must(r.Do(http.MethodPost, url, ""), http.StatusAccepted)
-	wait.For(t, "the region was handed over: "+how, func() error {
-		var job proto.RegionHandOver
-		a := r.Do(http.MethodGet, url, "")
-		if json.Unmarshal(a.Body, &job) != nil || job.Outcome != "done" {
-			return fmt.Errorf("%s", a)
+	for done := false; !done; {
+		var begun, job proto.RegionHandOver
+		awaitChange(t, "the hand-over has begun: "+how, http.StatusAccepted, func(key string) testcluster.Answer {
+			return r.Do(http.MethodPost, url, "", "Idempotency-Key", key)
+		}).Decode(t, &begun)
+		wait.For(t, "the hand-over has ended: "+how, func() error {
+			a := r.Do(http.MethodGet, url, "")
+			if a.Status != http.StatusOK || json.Unmarshal(a.Body, &job) != nil || job.ID != begun.ID || job.Outcome == "" {
+				return fmt.Errorf("%s", a)
+			}
+			return nil
+		})
+		if done = job.Outcome == "done"; !done && !strings.HasSuffix(string(job.Code), "_unreachable") {
+			t.Fatalf("the hand-over was undone: %+v", job)
 		}
-		return nil
-	})
+	}
 }
 
 // TestG2ARegionIsHandedOverUnderLoadAndComesBack with real processes: nothing is refused, and

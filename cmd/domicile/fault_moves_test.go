@@ -24,18 +24,12 @@ type movedLine struct {
 // with a leader it is asked again, under the same key.
 func beginMove(t *testing.T, c *testcluster.Cluster, tenant, body string) (id uint64) {
 	t.Helper()
-	key := fmt.Sprintf("move-%s-%d", tenant, time.Now().UnixNano())
-	wait.For(t, "the move of "+tenant+" is begun", func() error {
-		a := c.Do(http.MethodPost, c.Proxies[0].URL+"/_shard/tenants/"+tenant+"/move", body, "Idempotency-Key", key)
-		if a.Status != http.StatusAccepted {
-			return fmt.Errorf("%s", a)
-		}
-		var j movedLine
-		a.Decode(t, &j)
-		id = j.ID
-		return nil
+	a := awaitChange(t, "the move of "+tenant+" is begun", http.StatusAccepted, func(key string) testcluster.Answer {
+		return c.Do(http.MethodPost, c.Proxies[0].URL+"/_shard/tenants/"+tenant+"/move", body, "Idempotency-Key", key)
 	})
-	return id
+	var j movedLine
+	a.Decode(t, &j)
+	return j.ID
 }
 
 // awaitMoved waits until nothing more is done for a move, but the removal of what is
@@ -118,7 +112,7 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 			func() {
 				defer load.Stop()
 				awaitProgress(t, rec, 10, name)
-				at := map[string][]*testcluster.Process{leaderDies: {c.Leader()}, sourceDies: c.Nodes[:1], targetDies: c.Nodes[2:3]}[step.who]
+				at := map[string][]*testcluster.Process{leaderDies: c.Controls, sourceDies: c.Nodes[:1], targetDies: c.Nodes[2:3]}[step.who]
 				// Rules are spent over restarts, by what they say: each step has one of its own.
 				r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1 + i}
 				var heal []func()
@@ -130,6 +124,7 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 				for _, f := range heal {
 					f()
 				}
+				revive(t, at, killed)
 				if !step.stays {
 					killed.Start()
 				}
@@ -150,7 +145,7 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 				t.Error(err)
 			}
 			c.Verify(name)
-			c.Must(c.Do(http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+			deleteTenant(t, c, name)
 		})
 	})
 }
@@ -165,18 +160,24 @@ func TestFaultsM5AProxyDiesWhileItHolds(t *testing.T) {
 	load := history.Start(history.LoadConfig{Recorder: rec, Units: []string{"p0"}, Proxies: proxyURLs(c), Clients: 2, Pause: loadPause(), Timeout: 10 * time.Second, Reads: true, Seed: 1})
 	defer load.Stop()
 	awaitProgress(t, rec, 10, "p0")
-	leader := c.Leader()
 	r := faultpoint.Rule{Action: faultpoint.Hang, Label: "propose", On: "EndRelease", Times: 1}
-	goOn := leader.Fault(r)
+	var goOn []func()
+	for _, p := range c.Controls { // whoever leads by then
+		goOn = append(goOn, p.Fault(r))
+	}
 	id := beginMove(t, c, "p0", `{"to":"n3","wait":false}`)
 	wait.For(t, "the source has given the unit up", func() error {
-		if leader.Hits(r) == 0 {
-			return fmt.Errorf("the leader has not come to it")
+		for _, p := range c.Controls {
+			if p.Hits(r) > 0 {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("no leader has come to it")
 	})
 	c.Proxies[0].Kill()
-	goOn()
+	for _, f := range goOn {
+		f()
+	}
 	c.Proxies[0].Start()
 	c.Proxies[0].AwaitReady()
 	if j := awaitMoved(t, c, id); j.Step != "cleaning" && j.Outcome != "done" {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ func faultRound(t *testing.T, x *faultRun, seed uint64, number int) (ok, refused
 	}
 	c.Verify(names...)
 	for _, name := range names {
-		c.Must(c.Do(http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+		deleteTenant(t, c, name)
 	}
 	return ok, refused, unknown
 }

@@ -255,7 +255,7 @@ func (m *regionMover) stop() {
 			}
 			return nil
 		})
-		deleteFor(m.t, m.r, o.name)
+		deleteTenant(m.t, m.r.Global, o.name)
 	}
 }
 
@@ -288,6 +288,6 @@ func (m *regionMover) settle(o *ownTenant) {
 		})
 	}
 	if o.there {
-		deleteFor(m.t, m.r, o.name)
+		deleteTenant(m.t, m.r.Global, o.name)
 	}
 }

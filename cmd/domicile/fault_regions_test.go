@@ -96,7 +96,7 @@ func faultRoundOverRegions(t *testing.T, x *faultRun, seed uint64, number int, l
 	r.Verify(names...)
 	awaitOnly(t, r, names...)
 	for _, name := range names {
-		deleteFor(t, r, name)
+		deleteTenant(t, r.Global, name)
 	}
 	awaitNoTasks(t, r)
 	return ok, refused, unknown
@@ -187,11 +187,11 @@ func awaitNoTasks(t *testing.T, r *testcluster.Regions) {
 	}
 }
 
-// deleteFor deletes a tenant, however often it takes.
-func deleteFor(t *testing.T, r *testcluster.Regions, name string) {
+// deleteTenant deletes a tenant, however often it takes.
+func deleteTenant(t *testing.T, c *testcluster.Cluster, name string) {
 	t.Helper()
 	wait.For(t, name+" is deleted", func() error {
-		a := r.Global.DoWithin(moverPatience, http.MethodDelete, r.Global.Proxies[0].URL+"/_shard/tenants/"+name, "")
+		a := c.DoWithin(moverPatience, http.MethodDelete, c.Proxies[0].URL+"/_shard/tenants/"+name, "")
 		if a.Status != http.StatusNoContent && a.Status != http.StatusNotFound {
 			return fmt.Errorf("%s", a)
 		}

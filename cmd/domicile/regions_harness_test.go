@@ -81,6 +81,20 @@ func awaitAnswer(t *testing.T, what string, status int, ask func() testcluster.A
 	return a
 }
 
+// awaitChange asks for a change until the answer has a status: under one key, and under another
+// once it is told that a move was undone, as one is that a node did not answer in time.
+func awaitChange(t *testing.T, what string, status int, ask func(key string) testcluster.Answer) testcluster.Answer {
+	t.Helper()
+	began, tries := time.Now().UnixNano(), 0
+	return awaitAnswer(t, what, status, func() testcluster.Answer {
+		a := ask(fmt.Sprintf("change-%d-%d", began, tries))
+		if refusedAs(a) == "move_undone" {
+			tries++
+		}
+		return a
+	})
+}
+
 // census is what the groups have: by tenant its home and state, and what nodes hold. Asked
 // of the global group and of the region, each for what is its own.
 func census(t *testing.T, eu, us *testcluster.Cluster) (lines []string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,26 +65,53 @@ var betweenSteps = []struct{ who, label, on string }{
 	{targetDies, "promote.done", faultpoint.Any},
 }
 
-// beginBetween begins a move to another region and gives its number.
-func beginBetween(t *testing.T, r *testcluster.Regions, name, region string) (id uint64) {
+// beginBetween begins a move to another region.
+func beginBetween(t *testing.T, r *testcluster.Regions, name, region string) {
 	t.Helper()
-	return beginMove(t, r.Global, name, `{"region":"`+region+`","wait":false}`)
+	beginMove(t, r.Global, name, `{"region":"`+region+`","wait":false}`)
+}
+
+// beginUntil begins a move to another region and waits until it has come to where it is to be
+// met: anew where it was undone before that, as a region did not answer at once. Who is to
+// answer may die before it does.
+func beginUntil(t *testing.T, r *testcluster.Regions, name, region, met string, isMet func() error) {
+	t.Helper()
+	wait.For(t, "a move of "+name+" comes to "+met, func() error {
+		err := isMet()
+		if err == nil {
+			return nil
+		}
+		if last, told := lastMove(r, name); told == nil && (last.ID == 0 || last.Outcome == "undone") {
+			a := r.Do(http.MethodPost, r.Global.Proxies[0].URL+"/_shard/tenants/"+name+"/move", `{"region":"`+region+`","wait":false}`)
+			return fmt.Errorf("%w; %+v; begun: %s", err, last, a)
+		}
+		return err
+	})
+}
+
+// lastMove tells of a tenant's last move as the global group lists it; zero for none.
+func lastMove(r *testcluster.Regions, name string) (last movedLine, err error) {
+	var list []movedLine
+	a := r.Do(http.MethodGet, r.Global.Proxies[0].URL+"/_shard/moves?tenant="+name, "")
+	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &list) != nil {
+		return last, fmt.Errorf("%s", a)
+	}
+	if len(list) > 0 {
+		last = list[0]
+	}
+	return last, nil
 }
 
 // moveOf gives the number of a tenant's last move.
 func moveOf(t *testing.T, r *testcluster.Regions, name string) (id uint64) {
 	t.Helper()
 	wait.For(t, "the move of "+name+" is told of", func() error {
-		a := r.Do(http.MethodGet, r.Global.AnyControl().URL+"/_shard/moves?tenant="+name, "")
-		var list []movedLine
-		if a.Status != http.StatusOK {
-			return fmt.Errorf("%s", a)
+		last, err := lastMove(r, name)
+		if err == nil && last.ID == 0 {
+			err = errors.New("none is listed")
 		}
-		if a.Decode(t, &list); len(list) == 0 {
-			return fmt.Errorf("%s", a)
-		}
-		id = list[0].ID
-		return nil
+		id = last.ID
+		return err
 	})
 	return id
 }
@@ -110,7 +138,7 @@ func awaitBetween(t *testing.T, r *testcluster.Regions, id uint64) (j movedLine)
 // acknowledged is lost, and nothing is left behind.
 func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, 1, "1") }
+	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, faultLease, "1") }
 	goThrough(t, len(betweenSteps), start, func(t *testing.T, r *testcluster.Regions, i int) {
 		step, name := betweenSteps[i], fmt.Sprintf("m%d", i)
 		t.Run(fmt.Sprintf("%s at %s %s", step.who, step.label, step.on), func(t *testing.T) {
@@ -128,9 +156,11 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 				for _, p := range at {
 					heal = append(heal, p.Fault(rule))
 				}
-				// Who is to answer may die before it does.
-				r.Do(http.MethodPost, r.Global.Proxies[0].URL+"/_shard/tenants/"+name+"/move", `{"region":"tr","wait":false}`)
-				killed := reach(t, rule, at)
+				var killed *testcluster.Process
+				beginUntil(t, r, name, "tr", step.label+" "+step.on, func() (err error) {
+					killed, err = hasReached(rule, at)
+					return err
+				})
 				for _, f := range heal {
 					f()
 				}
@@ -154,7 +184,7 @@ func TestFaultsM5G6KillAtEveryStepOfAMoveBetweenDirectories(t *testing.T) {
 				t.Error(err)
 			}
 			r.Verify(name)
-			r.Must(r.Do(http.MethodDelete, r.Global.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+			deleteTenant(t, r.Global, name)
 		})
 	})
 }
@@ -180,7 +210,7 @@ var betweenCuts = []struct {
 // and once the link is back the move has ended, one way or the other, and nothing is left.
 func TestG9M5ARegionIsCutOffDuringAMove(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, 1, "1") }
+	start := func(t *testing.T) *testcluster.Regions { return moveRegions(t, faultLease, "1") }
 	goThrough(t, len(betweenCuts), start, func(t *testing.T, r *testcluster.Regions, i int) {
 		c, name := betweenCuts[i], fmt.Sprintf("c%d", i)
 		t.Run(fmt.Sprintf("%s is cut off at %s %s", c.cut, c.label, c.on), func(t *testing.T) {
@@ -188,13 +218,13 @@ func TestG9M5ARegionIsCutOffDuringAMove(t *testing.T) {
 			leader := r.Global.Leader()
 			rule := faultpoint.Rule{Action: faultpoint.Hang, Label: c.label, On: c.on, Times: 1 + i}
 			goOn := leader.Fault(rule)
-			id := beginBetween(t, r, name, "tr")
-			wait.For(t, "the leader comes to "+c.label+" "+c.on, func() error {
+			beginUntil(t, r, name, "tr", c.label+" "+c.on, func() error {
 				if leader.Hits(rule) == 0 {
-					return fmt.Errorf("it has not")
+					return errors.New("it has not")
 				}
 				return nil
 			})
+			id := moveOf(t, r, name)
 			r.CutRegion(c.cut)
 			goOn()
 			for _, region := range c.writable {
@@ -213,7 +243,7 @@ func TestG9M5ARegionIsCutOffDuringAMove(t *testing.T) {
 				writeThrough(t, r, region, name)
 			}
 			r.Verify(name)
-			r.Must(r.Do(http.MethodDelete, r.Global.Proxies[0].URL+"/_shard/tenants/"+name, ""), http.StatusNoContent)
+			deleteTenant(t, r.Global, name)
 		})
 	})
 }
@@ -224,7 +254,7 @@ func awaitUndoing(t *testing.T, r *testcluster.Regions, id uint64) {
 	wait.For(t, fmt.Sprintf("move %d is being undone", id), func() error {
 		var j movedLine
 		a := r.Do(http.MethodGet, fmt.Sprintf("%s/_shard/moves/%d", r.Global.AnyControl().URL, id), "")
-		if a.Decode(t, &j); j.Step != "undoing" && j.Outcome != "undone" {
+		if a.Status != http.StatusOK || json.Unmarshal(a.Body, &j) != nil || j.Step != "undoing" && j.Outcome != "undone" {
 			return fmt.Errorf("%s", a)
 		}
 		return nil

@@ -23,7 +23,7 @@ import (
 // is written there alone, and nothing that was acknowledged is lost.
 func TestFaultsI1O6AGlobalDirectoryFromBeforeMovesIsRestored(t *testing.T) {
 	t.Parallel()
-	r := moveRegions(t, 1, "0")
+	r := moveRegions(t, faultLease, "0")
 	before := map[string]string{"us-tr": "us", "own-us": "eu", "us-own": "us", "gone": "us", "again": "us", "caught-1": "us", "caught-2": "eu", "stays": "eu"}
 	for name, region := range before {
 		createIn(t, r, region, name)
@@ -59,15 +59,8 @@ func TestFaultsI1O6AGlobalDirectoryFromBeforeMovesIsRestored(t *testing.T) {
 	createIn(t, r, "tr", "new")
 	awaitProgress(t, rec, 3, loaded...)
 	for _, name := range []string{"caught-1", "caught-2"} {
-		go r.Do(http.MethodPost, r.Global.Controls[0].URL+"/_shard/tenants/"+name+"/move", `{"region":"tr"}`)
+		beginBetween(t, r, name, "tr")
 	}
-	wait.For(t, "both moves have begun", func() error {
-		var moves []proto.Move
-		if a := r.Do(http.MethodGet, r.Global.Controls[0].URL+"/_shard/moves", ""); json.Unmarshal(a.Body, &moves) != nil || len(moves) < 5 {
-			return fmt.Errorf("%s", a)
-		}
-		return nil
-	})
 
 	control := r.Global.Controls[0]
 	control.Kill()
@@ -91,7 +84,10 @@ func TestFaultsI1O6AGlobalDirectoryFromBeforeMovesIsRestored(t *testing.T) {
 	for _, name := range []string{"caught-1", "caught-2"} {
 		wantLivesIn(t, r, name, "")
 	}
-	refused(t, "a name that is held", r.Do(http.MethodPut, r.Global.Proxies[0].URL+"/_shard/tenants/new", `{"region":"us"}`), refusal{409, "tenant_exists"})
+	held := awaitAnswer(t, "new is created again, or refused", http.StatusConflict, func() testcluster.Answer {
+		return r.Do(http.MethodPut, r.Global.Proxies[0].URL+"/_shard/tenants/new", `{"region":"us"}`)
+	})
+	refused(t, "a name that is held", held, refusal{409, "tenant_exists"})
 	if err := cl.DeleteTenant(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +150,7 @@ func wantLivesIn(t *testing.T, r *testcluster.Regions, name, region string) {
 // has it. Nothing that was acknowledged is lost.
 func TestFaultsO6G3ARegionsDirectoryIsLostWithoutABackup(t *testing.T) {
 	t.Parallel()
-	r := moveRegions(t, 1, "0")
+	r := moveRegions(t, faultLease, "0")
 	us, names := r.Own["us"], []string{"kept-1", "kept-2"}
 	for _, name := range names {
 		createIn(t, r, "us", name)
@@ -188,7 +184,15 @@ func TestFaultsO6G3ARegionsDirectoryIsLostWithoutABackup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, o := range recovery(t, us).Orphans {
+	var found []proto.Orphan
+	wait.For(t, "every node is read, and its tenants are told of", func() error {
+		rc := recovery(t, us)
+		if found = rc.Orphans; len(found) != len(names) || len(rc.Unread) > 0 {
+			return fmt.Errorf("%+v", rc)
+		}
+		return nil
+	})
+	for _, o := range found {
 		tenant, _, _ := o.Unit.Split()
 		if _, err := cl.Adopt(t.Context(), proto.Adopt{Tenant: tenant, ID: o.ID, Node: o.Node}); err != nil {
 			t.Fatal(err)
