@@ -179,6 +179,7 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 	admin(0, "replicas", "repair")
 	has(admin(0, "replicas", "repair"), "every tenant has the copies")
 	has(admin(0, "replicas"), "TENANT", "acme", "COPY", "STATE")
+	c.AwaitCopiesInSync(1, "acme")
 	has(admin(0, "tenants", "explain", "acme", "--for", "replica"), "RANK", "it is the primary", "another zone", "in_sync")
 	has(admin(1, "nodes", "failover", one[0].Node), "node_unleased", "force")
 	has(admin(0, "nodes", "failover", one[0].Node, "--force"), "acme", "promoted")

@@ -186,10 +186,11 @@ func TestFaultsI10FailingDiskUnderLoad(t *testing.T) {
 		})
 		pass(faultLease)
 		heal()
-		if _, ended := p.Ended(); ended { // a control server gives up on its disk, and is started again
-			p.Start()
-		}
-		p.AwaitReady()
+		p.AwaitRevived(func(code int) { // a control server gives up on its disk, and is started again
+			if code == panicked {
+				t.Errorf("%s panicked:\n%s", p.Name, p.Log())
+			}
+		})
 		awaitProgress(t, rec, 10, names...)
 	}
 	fails(c.Nodes[0], faultpoint.Fail, "store.sync")

@@ -30,7 +30,7 @@ func TestL5TheFormerPrimaryTakesOverWhereTheCopyCameBackEmpty(t *testing.T) {
 	primary.Kill()
 	wipe(t, copied)
 	wait.For(t, "the tenant is given to the copy, which does not have it", func() error {
-		if a := c.Do(http.MethodGet, c.Controls[0].URL+"/_metrics", "", "Authorization", "Bearer "+testcluster.Token); !contains(a, "domicile_promotions_failed_total 1") {
+		if a := c.Do(http.MethodGet, c.Controls[0].URL+"/_metrics", "", "Authorization", "Bearer "+testcluster.Token); !contains(a, "domicile_promotions_failed_total") || contains(a, "domicile_promotions_failed_total 0") {
 			return fmt.Errorf("%d", a.Status)
 		}
 		return nil
@@ -93,7 +93,9 @@ func TestL7ANodeThatLostNothingKeepsNothingAside(t *testing.T) {
 	wait.For(t, "a copy is on another node", func() error {
 		a := c.Do(http.MethodGet, c.Controls[0].URL+"/_shard/tenants/acme", "")
 		var line struct{ Node, Replica string }
-		a.Decode(t, &line)
+		if a.Status == http.StatusOK {
+			a.Decode(t, &line)
+		}
 		if line.Node == "n1" || line.Replica == "n1" || line.Replica == "" {
 			return fmt.Errorf("%s", a)
 		}
