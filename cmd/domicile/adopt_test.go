@@ -95,8 +95,8 @@ func handOver(t *testing.T, r *testcluster.Regions, through *testcluster.Process
 // nothing lost, in either direction.
 func TestG2ARegionIsHandedOverUnderLoadAndComesBack(t *testing.T) {
 	r := testcluster.StartRegions(t, testcluster.RegionsOptions{
-		Global:  testcluster.Options{Controls: 1, Nodes: 3, Proxies: 1, NodeArgs: []string{"--lease"}},
-		Regions: map[string]testcluster.Options{"us": {Controls: 1, Proxies: 1}},
+		Global:  testcluster.Options{Controls: 1, Nodes: 3, Proxies: 1, NodeArgs: []string{"--lease"}, ProxyArgs: patientProxy},
+		Regions: map[string]testcluster.Options{"us": {Controls: 1, Proxies: 1, ProxyArgs: patientProxy}},
 	})
 	global, us := r.Global, r.Own["us"]
 	r.Must(r.Do(http.MethodDelete, global.AnyControl().URL+"/_shard/regions/us", ""), http.StatusNoContent)

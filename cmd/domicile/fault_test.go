@@ -24,6 +24,10 @@ const (
 	usualLease = 3 * faultLease
 )
 
+// patientProxy are arguments of proxies where no request may fail and nothing is cut off: one
+// that stands still itself takes whom it connects to for out of reach.
+var patientProxy = []string{"--connect-timeout", "5s"}
+
 func faultCluster(t *testing.T, nodes int, lease time.Duration, nodeArgs ...string) *testcluster.Cluster {
 	return testcluster.Start(t, testcluster.Options{
 		Controls: 3, Nodes: nodes, Proxies: 2, Faults: true,

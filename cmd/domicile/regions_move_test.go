@@ -18,9 +18,9 @@ import (
 
 // moveRegions is a deployment of the global group, which keeps eu, and the groups of us and
 // tr; each region has two zones.
-func moveRegions(t *testing.T, lease time.Duration, replicas string) *testcluster.Regions {
+func moveRegions(t *testing.T, lease time.Duration, replicas string, proxyArgs ...string) *testcluster.Regions {
 	t.Helper()
-	group := testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1, NodeArgs: []string{"--lease"},
+	group := testcluster.Options{Controls: 1, Nodes: 2, Proxies: 1, NodeArgs: []string{"--lease"}, ProxyArgs: proxyArgs,
 		ControlArgs: append(faultControlArgs(lease), "--replicas", replicas)}
 	global := group
 	global.Faults = true
@@ -75,7 +75,7 @@ func noMoves(t *testing.T, r *testcluster.Regions) {
 // directory and one that the global group keeps, to and fro, under load through the proxies
 // of all regions: no request fails, nothing is lost, and nothing is left elsewhere.
 func TestM1M4R21ATenantGoesFromRegionToRegionInUse(t *testing.T) {
-	r := moveRegions(t, usualLease, "1")
+	r := moveRegions(t, usualLease, "1", patientProxy...)
 	createIn(t, r, "us", "acme")
 	createIn(t, r, "eu", "beta")
 	var proxies []string

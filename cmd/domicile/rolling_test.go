@@ -63,7 +63,7 @@ func TestL11RollingRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := testcluster.Start(t, testcluster.Options{Controls: 3, Nodes: 6, Proxies: 2,
 		// Long leases: where tests share a machine the group may be without a leader for seconds.
-		ControlArgs: []string{"--auto-failover", "10s"}, NodeArgs: []string{"--lease"}})
+		ControlArgs: []string{"--auto-failover", "10s"}, NodeArgs: []string{"--lease"}, ProxyArgs: patientProxy})
 	names := tenantNames("r", rollingTenants(t))
 	createReplicated(t, c, "", names...)
 	rec := history.NewRecorder()
