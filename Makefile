@@ -19,7 +19,7 @@ demo-regions: build ## three regions in network namespaces, one of them cut off 
 	$(GO) run ./deploy/demo
 
 test: check       ## everything that must be true of a commit
-	$(GO) test -tags $(TAGS) -timeout 20m ./...
+	$(GO) test -tags $(TAGS) -timeout 40m ./...
 
 check:            ## every rule of the tree; fast
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
