@@ -132,7 +132,7 @@ func tenantNames(prefix string, n int) (names []string) {
 // tenant.
 func TestFaultsL10ControlPlaneKilledUnderLoad(t *testing.T) {
 	// Five election timeouts or more: a change of leader stops no write (§3.5.6).
-	const lease = 2 * time.Second
+	const lease = usualLease
 	c := faultCluster(t, 3, lease)
 	names := tenantNames("k", 4)
 	createReplicated(t, c, "", names...)

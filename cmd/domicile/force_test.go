@@ -33,8 +33,12 @@ func TestFaultsI1ForceWaitsForALeaseThatStillRuns(t *testing.T) {
 	awaitProgress(t, rec, 10, names...)
 	c.Isolate(c.Nodes[0])
 	control := c.Leader().URL + "/_shard/"
-	c.Must(c.Do(http.MethodPut, control+"settings", `{"auto_failover_ms":0,"force":true}`), http.StatusOK)
-	c.Must(c.Do(http.MethodPost, control+"nodes/n1/failover", `{"force":true}`), http.StatusOK)
+	for _, change := range [][3]string{
+		{http.MethodPut, "settings", `{"auto_failover_ms":0,"force":true}`},
+		{http.MethodPost, "nodes/n1/failover", `{"force":true}`},
+	} {
+		awaitAnswer(t, change[1]+" is taken", http.StatusOK, func() testcluster.Answer { return c.Do(change[0], control+change[1], change[2]) })
+	}
 	pass(lease)
 	direct.Stop()
 	awaitProgress(t, rec, 10, names...) // of the new primary

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"domicile/internal/testcluster"
 )
@@ -13,7 +12,7 @@ import (
 // tenant's requests to its node, in whichever region that is: there is nobody in between, as no region has routers.
 func TestG1OneDirectoryServesEveryRegion(t *testing.T) {
 	t.Parallel()
-	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 2, ControlArgs: faultControlArgs(time.Second), NodeArgs: []string{"--lease"}})
+	c := testcluster.Start(t, testcluster.Options{Controls: 1, Nodes: 1, Proxies: 2, ControlArgs: faultControlArgs(usualLease), NodeArgs: []string{"--lease"}})
 	far := c.AddNodeIn("us", "z1", "--lease")
 	where := map[string]string{"near": c.Nodes[0].ID, "far": far.ID}
 	for tenant, node := range where {

@@ -199,8 +199,8 @@ func unknown(a testcluster.Answer) bool {
 func (p *partition) insideGoesOn() {
 	p.t.Helper()
 	p.us.AwaitCopiesInSync(1, p.homeUS...)
-	to := map[string]string{"us-n2": "us-n3", "us-n3": "us-n2"}[at(p.us, "u3").Node]
 	awaitAnswer(p.t, "u3 moves within us", http.StatusOK, func() testcluster.Answer {
+		to := map[string]string{"us-n2": "us-n3", "us-n3": "us-n2"}[at(p.us, "u3").Node]
 		return p.Do(http.MethodPost, p.us.Proxies[0].URL+"/_shard/tenants/u3/move", `{"to":"`+to+`"}`)
 	})
 	awaitAnswer(p.t, "u2 is pinned", http.StatusOK, func() testcluster.Answer {

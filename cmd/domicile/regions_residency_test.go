@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"domicile/internal/testcluster"
 	"domicile/internal/wait"
@@ -16,7 +15,7 @@ import (
 func TestI2NodesOfTwoRegionsTalkOnlyOfWhatMovesOrIsReadThere(t *testing.T) {
 	t.Parallel()
 	r := testcluster.StartRegions(t, testcluster.RegionsOptions{Global: testcluster.Options{
-		Controls: 1, Nodes: 2, Proxies: 1, Faults: true, ControlArgs: faultControlArgs(time.Second), NodeArgs: []string{"--lease"},
+		Controls: 1, Nodes: 2, Proxies: 1, Faults: true, ControlArgs: faultControlArgs(usualLease), NodeArgs: []string{"--lease"},
 	}})
 	c := r.Global
 	c.AddNodeIn("us", "z1", "--lease")
