@@ -68,7 +68,10 @@ func TestL11RollingRestartUnderLoad(t *testing.T) {
 	createReplicated(t, c, "", names...)
 	rec := history.NewRecorder()
 	hosts := [2]string{strings.TrimPrefix(c.Proxies[0].URL, "http://"), strings.TrimPrefix(c.Proxies[1].URL, "http://")}
-	lb := &balanced{other: map[string]string{hosts[0]: hosts[1], hosts[1]: hosts[0]}, hc: &http.Transport{MaxIdleConnsPerHost: len(names)}}
+	lb := &balanced{other: map[string]string{hosts[0]: hosts[1], hosts[1]: hosts[0]},
+		// A proxy that stops ends connections that have been unused for half a second, which a client
+		// that stands still would meet in the moment in which it sends something.
+		hc: &http.Transport{MaxIdleConnsPerHost: len(names), IdleConnTimeout: 250 * time.Millisecond}}
 	load := history.Start(history.LoadConfig{Recorder: rec, Units: names, Proxies: proxyURLs(c), Clients: 1, Pause: 200 * time.Millisecond,
 		Timeout: 30 * time.Second, Reads: true, Seed: 1, Transport: lb})
 	defer load.Stop()
