@@ -33,8 +33,8 @@ func (s *Server) crosses(name fsm.TenantName, body *proto.MoveTenant) bool {
 func (s *Server) relocateTenant(w http.ResponseWriter, c *change, name fsm.TenantName, body *proto.MoveTenant) error {
 	cmd := &fsm.BeginRelocation{Tenant: name, Region: *body.Region, To: body.To}
 	if !c.replayed {
-		if state := s.group.State(); state.MayRelocate(cmd) != nil {
-			return refusal(s.leftBehind(name, state.MayRelocate(cmd)))
+		if no := s.group.State().MayRelocate(cmd); no != nil {
+			return refusal(no)
 		}
 		if err := s.reachesBoth(c, cmd); err != nil {
 			return err

@@ -35,7 +35,7 @@ func (c *change) mayRelocate(cmd *BeginRelocation) (*tenancy, *Refusal) {
 	case !c.regionKnown(cmd.Region):
 		return nil, refuse(CodeRegionUnknown, "no node is in region "+regionText(cmd.Region)+", and it keeps no directory of its own; record one there first, or name another region",
 			"region", string(cmd.Region))
-	case c.jobOf(cmd.Tenant) != nil, e.unit != nil && !e.unit.kept() && (!e.tenant.HasHome || !c.keepsOwn(cmd.Region)):
+	case c.jobOf(cmd.Tenant) != nil, !e.tenant.HasHome && e.unit != nil && !e.unit.kept():
 		return nil, busy(cmd.Tenant)
 	case e.tenant.Buckets > 0:
 		return nil, refuse(CodeBadRequest, "tenants with buckets are not moved to another directory by this version", "tenant", name)
