@@ -211,6 +211,13 @@ func (c *Client) Orphans(ctx context.Context) ([]proto.OrphanedTenant, error) {
 	return out, err
 }
 
+// DropOrphan has what a region has of a tenant that has departed go, for good: it may be all
+// that there is.
+func (c *Client) DropOrphan(ctx context.Context, tenant fsm.TenantName) error {
+	_, err := c.change(ctx, http.MethodDelete, path("tasks", "orphans", string(tenant)), nil, nil)
+	return err
+}
+
 // HandRegion begins to give a region to its own group (proto.HandOverAdopt), or back to the
 // global one (proto.HandOverReturn). It goes on after the answer.
 func (c *Client) HandRegion(ctx context.Context, name fsm.RegionName, how string) (proto.RegionHandOver, error) {

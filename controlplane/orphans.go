@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -94,6 +95,16 @@ func compareHomes(state *fsm.State, d *global.Directory, own fsm.RegionName) map
 			add(proto.OrphanedTenant{Tenant: name, Kind: proto.OrphanMissing, Home: &region})
 		}
 	}
+	for j := range state.Unsettled() {
+		if where, known := d.Tenant(j.Tenant); !known || where.ID != 0 && where.ID != j.Unit {
+			one := proto.OrphanedTenant{Tenant: j.Tenant, ID: j.Unit, Kind: proto.OrphanDeparted}
+			if known {
+				one.Home = &where.Region
+			}
+			delete(busy, j.Tenant) // by the task of that move alone
+			add(one)
+		}
+	}
 	return found
 }
 
@@ -156,6 +167,44 @@ func (s *Server) registerName(ctx context.Context, o proto.OrphanedTenant) {
 	}
 	resp.Body.Close()
 	s.logger.Info("the name of a tenant that the global directory did not know was asked for", "tenant", o.Tenant, "id", o.ID, "status", resp.StatusCode)
+}
+
+// dropOrphan has what is here of a tenant go that has departed, by an operator's word that it
+// is not needed: it may be all that there is.
+func (s *Server) dropOrphan(w http.ResponseWriter, c *change) error {
+	if err := c.none(); err != nil {
+		return err
+	}
+	if _, err := parseQuery(c.Request, "region"); err != nil {
+		return err
+	}
+	name, state := fsm.TenantName(c.PathValue("tenant")), s.group.State()
+	if !fsm.ValidName(string(name)) {
+		return badName("tenant", string(name))
+	}
+	cmd := &fsm.SettleTask{History: state.GlobalHistory()}
+	for j := range state.Unsettled() {
+		if s.orphans.has(proto.OrphanedTenant{Tenant: j.Tenant, ID: j.Unit, Kind: proto.OrphanDeparted}) && j.Tenant == name {
+			cmd.Job = j.Task
+		}
+	}
+	if cmd.Job == 0 && !c.replayed {
+		return refusal(&fsm.Refusal{Code: fsm.CodeTenantUnknown, Fields: map[string]string{"tenant": string(name)},
+			Text: fmt.Sprintf("of tenant %s nothing is listed here as departed: GET /_shard/tasks/orphans lists what is, each minute anew; what is listed otherwise is not removed so", name)})
+	}
+	if _, err := s.propose(w, c, cmd); err != nil {
+		return err
+	}
+	s.logger.Warn("what is left of a tenant that has departed is removed, as an operator asked", "tenant", name)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// has reports whether an orphan is believed, wherever its name is.
+func (o *orphans) has(one proto.OrphanedTenant) bool {
+	return slices.ContainsFunc(o.list(), func(found proto.OrphanedTenant) bool {
+		return found.Tenant == one.Tenant && found.ID == one.ID && found.Kind == one.Kind
+	})
 }
 
 // listOrphans tells what the leader has found.

@@ -47,6 +47,7 @@ func (s *Server) routes() []httpserve.Route {
 
 		{Method: http.MethodGet, Path: "/_shard/tasks", Name: "list_tasks", Handler: s.readOf(s.byRegion, s.ledRead(s.listTasks, "tenant", "region"))},
 		{Method: http.MethodGet, Path: "/_shard/tasks/orphans", Name: "list_orphans", Handler: s.readOf(s.byRegion, s.ledRead(s.listOrphans, "region"))},
+		{Method: http.MethodDelete, Path: "/_shard/tasks/orphans/{tenant}", Name: "drop_orphan", Handler: s.changeOf(s.byRegion, s.dropOrphan)},
 		{Method: http.MethodPost, Path: "/_shard/tasks/census", Name: "census", Handler: s.change(s.census)},
 		{Method: http.MethodPost, Path: "/_shard/tasks/{job}", Name: "task", Handler: s.change(s.task)},
 

@@ -120,22 +120,7 @@ func TestI10WhatHasDepartedIsKeptUntilItIsPromotedWhereItLives(t *testing.T) {
 	r.create("tr", "x")
 	x, _ := tr.group.State().Placed("x")
 	r.lose("tr", "x")
-	r.has("us", "x", 2)
-	from := r.origin()
-	depart := us.propose(&fsm.BeginTask{Origin: from, Job: 3, Kind: fsm.TaskDepart, Tenant: "x", ID: x.ID}).Task.Local
-	node.cut.Store(true) // it has released x
-	us.propose(&fsm.TellTask{Origin: from, Job: 3, Word: fsm.TaskRelease, Other: &fsm.Foreign{Region: "tr", Node: "n1", Addr: "10.0.0.1:1"}})
-	us.propose(&fsm.EndRelease{ID: depart, Released: []fsm.UnitRef{{Unit: "x", ID: x.ID}}})
-	node.cut.Store(false)
-	us.propose(&fsm.TellTask{Origin: from, Job: 3, Word: fsm.TaskDeparted})
-	from.Floor = 40
-	us.propose(&fsm.ForgoTask{Origin: from, Job: 41, Kind: fsm.TaskCreate, Tenant: "y", ID: 41}) // says that job 3 is no more
-	for range us.group.State().Unsettled() {
-		depart = 0
-	}
-	if depart != 0 {
-		t.Fatal("nothing is to be settled")
-	}
+	r.departed("us", node, x.ID)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	state := us.group.State()
@@ -145,4 +130,62 @@ func TestI10WhatHasDepartedIsKeptUntilItIsPromotedWhereItLives(t *testing.T) {
 	}
 	r.has("tr", "x", 900)
 	us.until("lets x go", func() bool { _, here := us.group.State().Tenant("x"); return !here && len(node.held()) == 0 })
+}
+
+// departed has a region let a tenant x go, of which the global directory says no more.
+func (r *testRegions) departed(region fsm.RegionName, node *fakeNode, id fsm.UnitID) {
+	r.t.Helper()
+	us := r.of[region].leader()
+	r.has(region, "x", 2)
+	from := r.origin()
+	depart := us.propose(&fsm.BeginTask{Origin: from, Job: 3, Kind: fsm.TaskDepart, Tenant: "x", ID: id}).Task.Local
+	node.cut.Store(true) // it has released x
+	us.propose(&fsm.TellTask{Origin: from, Job: 3, Word: fsm.TaskRelease, Other: &fsm.Foreign{Region: "tr", Node: "n1", Addr: "10.0.0.1:1"}})
+	us.propose(&fsm.EndRelease{ID: depart, Released: []fsm.UnitRef{{Unit: "x", ID: id}}})
+	node.cut.Store(false)
+	us.propose(&fsm.TellTask{Origin: from, Job: 3, Word: fsm.TaskDeparted})
+	from.Floor = 40
+	us.propose(&fsm.ForgoTask{Origin: from, Job: 41, Kind: fsm.TaskCreate, Tenant: "y", ID: 41}) // says that job 3 is no more
+	for range us.group.State().Unsettled() {
+		depart = 0
+	}
+	if depart != 0 {
+		r.t.Fatal("nothing is to be settled")
+	}
+}
+
+// TestI10WhatHasDepartedOfATenantThatIsNoMoreIsToldAndDropped by an operator's word alone: it
+// may be all that there is.
+func TestI10WhatHasDepartedOfATenantThatIsNoMoreIsToldAndDropped(t *testing.T) {
+	r := startRegionsWith(t, 1, func(c *Config) { c.Settings.RemoveAfter, c.OrphansEvery = 1, 20*time.Millisecond }, "us", "tr")
+	node := r.withNode("us", "n1", "a")
+	r.withNode("tr", "n1", "a")
+	us, g := r.of["us"].leader(), r.global.leader()
+	r.create("tr", "x")
+	x, _ := r.of["tr"].leader().group.State().Placed("x")
+	r.lose("tr", "x")
+	r.departed("us", node, x.ID)
+	us.want(us.ask("DELETE", "/_shard/tasks/orphans/x", ""), 404, fsm.CodeTenantUnknown)
+	g.want(g.ask("DELETE", "/_shard/tenants/x", ""), 204, "")
+	listed := func() bool {
+		return strings.Contains(g.ask("GET", "/_shard/tasks/orphans?region=us", "").text, fmt.Sprintf(`{"tenant":"x","id":%d,"kind":"departed"}`, x.ID))
+	}
+	again := func() reply {
+		from, region := r.origin(), fsm.RegionName("us")
+		return us.callTask(50, proto.TaskCall{Call: proto.TaskBegin, To: region, Authority: from.Authority, History: from.History, Floor: 40,
+			Kind: "create", Tenant: "x", ID: 50, Region: &region})
+	}
+	us.until("tells of x", listed)
+	us.want(again(), 409, fsm.CodeBusy)
+	g.want(g.ask("DELETE", "/_shard/tasks/orphans/x?region=tr", ""), 404, fsm.CodeTenantUnknown)
+	g.want(g.ask("DELETE", "/_shard/tasks/orphans/..x?region=us", ""), 400, fsm.CodeBadRequest)
+	if p, ok := us.group.State().Placed("x"); !ok || node.held()["x"] != p.ID {
+		t.Fatal("x is gone, and nobody said that it is not needed")
+	}
+	g.want(g.ask("DELETE", "/_shard/tasks/orphans/x?region=us", "", "Idempotency-Key", "drop"), 204, "")
+	us.until("lets x go", func() bool { _, here := us.group.State().Tenant("x"); return !here && len(node.held()) == 0 })
+	us.until("tells of it no more", func() bool { return !listed() })
+	g.want(g.ask("DELETE", "/_shard/tasks/orphans/x?region=us", "", "Idempotency-Key", "drop"), 204, "")
+	g.want(g.ask("DELETE", "/_shard/tasks/orphans/x?region=us", ""), 404, fsm.CodeTenantUnknown)
+	us.want(again(), 200, "")
 }

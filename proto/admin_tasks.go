@@ -148,6 +148,9 @@ const (
 	OrphanUnknown   = "unknown"   // the region has it, the global directory not: its name is being registered
 	OrphanElsewhere = "elsewhere" // the region has it, and the global directory has the name elsewhere
 	OrphanMissing   = "missing"   // the global directory has it in the region, and it is not there
+	// OrphanDeparted: a move of before a recovery has left something of it here, and the global
+	// directory does not have it any more: nobody says that it is written elsewhere.
+	OrphanDeparted = "departed"
 )
 
 // EventTenantOrphaned says that an OrphanedTenant was found: Problem is its kind, or

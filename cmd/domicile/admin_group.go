@@ -18,6 +18,8 @@ type adminRegions struct {
 
 	Tasks   regionsTasks   `cmd:"" help:"List what the global group has a region's group do."`
 	Orphans regionsOrphans `cmd:"" help:"List the tenants about which a region's directory and the global one do not agree."`
+
+	DropOrphan regionsDropOrphan `cmd:"" help:"Remove, for good, what a region has of a tenant that has departed."`
 }
 
 type regionsList struct{}

@@ -55,7 +55,9 @@ func (regionsOrphans) Help() string {
 unknown: the region has a tenant whose name is free, and gets it back by itself within two
 minutes; elsewhere: the region has a tenant whose name is another one's, in HOME: nothing is
 removed by itself; missing: HOME is the region, which has no such tenant: look for it with
-domicile admin recovery, or delete the tenant, which frees the name.`
+domicile admin recovery, or delete the tenant, which frees the name; departed: a move of before
+the recovery left something of it here, and nobody says that it is written elsewhere: it is
+kept, and no tenant of that name can be made here, until domicile admin regions drop-orphan.`
 }
 
 // Run lists the orphans of a region.
@@ -77,4 +79,19 @@ func homeOfOrphan(o proto.OrphanedTenant) string {
 		return ""
 	}
 	return string(*o.Home)
+}
+
+type regionsDropOrphan struct {
+	ofRegion
+	Tenant fsm.TenantName `arg:"" help:"Name of the tenant, as the list of orphans tells it."`
+	Yes    bool           `required:"" help:"It may be all that there is of the tenant: say that it is not needed."`
+}
+
+// Run removes what is left of a tenant.
+func (c *regionsDropOrphan) Run(a *admin) error {
+	c.use(a)
+	if err := a.DropOrphan(a.ctx, c.Tenant); err != nil {
+		return err
+	}
+	return a.say("what is left of tenant %s goes from its nodes after remove-after", c.Tenant)
 }

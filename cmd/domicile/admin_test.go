@@ -66,6 +66,7 @@ var commands = map[string]string{
 	"GET /_shard/subscribe":                  "",
 	"GET /_shard/tasks":                      "regions tasks",
 	"GET /_shard/tasks/orphans":              "regions orphans",
+	"DELETE /_shard/tasks/orphans/{tenant}":  "regions drop-orphan",
 	"POST /_shard/tasks/{job}":               "", // between groups
 	"POST /_shard/tasks/census":              "",
 	"POST /_shard/group/members":             "",
@@ -196,7 +197,9 @@ func TestO2TheCommandLineDoesWhatTheAPIDoes(t *testing.T) {
 	has(admin(0, "regions"), "r1", router)
 	has(admin(0, "regions", "tasks"), "JOB", "KIND", "TENANT", "STATE")
 	has(admin(0, "-o", "json", "regions", "orphans"), "[]")
-	has(admin(0, "regions", "orphans", "--help"), "elsewhere", "missing")
+	has(admin(0, "regions", "orphans", "--help"), "elsewhere", "missing", "departed")
+	has(admin(1, "regions", "drop-orphan", "acme", "--yes"), "nothing is listed here as departed")
+	has(admin(2, "regions", "drop-orphan", "acme"), "--yes")
 	admin(0, "regions", "delete", "r1")
 	has(admin(0, "nodes", "get", "n1", "--region", "eu"), "n1")
 	has(admin(0, "tenants", "delete", "acme"), "deleted")
