@@ -12,7 +12,7 @@ const (
 var (
 	errBusyNode     = &reject{503, "upstream_busy", "all connections to the node are in use; try again"}
 	errUnknown      = &reject{502, "outcome_unknown", "the connection to the node broke after the request was sent: it may have been executed; send an Idempotency-Key to have it sent again safely"}
-	errLost         = &reject{502, "outcome_unknown", "the node was lost before it answered, and another has taken over: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
+	errLost         = &reject{502, "outcome_unknown", "the server that this was sent to answers no more, and another has taken over: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errCutOff       = &reject{502, "outcome_unknown", "the tenant's region could not be reached any more before it answered: the request may have been executed; send an Idempotency-Key to have it sent again safely"}
 	errTimeout      = &reject{504, "upstream_timeout", "the node did not answer in time; the request may have been executed"}
 	errBadAnswer    = &reject{502, "bad_gateway", "the node's answer is not valid HTTP/1.1"}
