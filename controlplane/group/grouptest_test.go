@@ -56,6 +56,7 @@ type member struct {
 	cancel context.CancelFunc
 	ran    chan error
 	feed   *recorder
+	told   func(Feed) Feed // if set: what stands before feed
 }
 
 // cluster is a group of servers in this process whose links can be cut.
@@ -184,6 +185,9 @@ func (m *member) open() error {
 	m.feed = &recorder{}
 	cfg := m.cfg
 	cfg.Listener, cfg.Feed = l, m.feed
+	if m.told != nil {
+		cfg.Feed = m.told(m.feed)
+	}
 	g, err := open(cfg, m.hooks)
 	if err != nil {
 		return err

@@ -332,6 +332,13 @@ func (s *aheadSnapshots) Create(version raft.SnapshotVersion, _, term uint64, co
 // nothing. It is recovered then, in a history that is newer than the backup's, and
 // at least history. The group takes over the backup's cluster id.
 func (g *Group) Restore(ctx context.Context, backup *fsm.State, history uint64) error {
+	if err := g.mustLead(); err != nil {
+		return err
+	}
+	// What it holds is seen once its log is applied: a moment after a start it looks empty.
+	if err := g.passBarrier(ctx, g.raft.CurrentTerm()); err != nil {
+		return err
+	}
 	scope, ok := backup.Scope()
 	switch mine := g.State(); {
 	case !ok:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -308,7 +309,7 @@ func TestO6ABackupIsRestoredInAServersFirstMoments(t *testing.T) {
 	c.propose("", putRegion("us"))
 	for i := range 24 { // which of the two Raft's loop takes first is by chance
 		m := c.newMember(fmt.Sprintf("new%d", i+1))
-		m.cfg.Bootstrap = true
+		m.cfg.Bootstrap, m.cfg.Timing.Stall = true, patience // its log is held for as long as it takes
 		held, goOn := make(chan struct{}), make(chan struct{})
 		m.hooks.logs = func(inner raft.LogStore) raft.LogStore {
 			return &heldLog{LogStore: inner, left: 1 + i%2, held: held, goOn: goOn}
@@ -361,6 +362,60 @@ func (h *heldLog) StoreLogs(logs []*raft.Log) error {
 		}
 	}
 	return h.LogStore.StoreLogs(logs)
+}
+
+// TestO6ABackupIsNotRestoredOverWhatALogStillHolds: a server that was just started has not applied
+// it yet, and looks empty.
+func TestO6ABackupIsNotRestoredOverWhatALogStillHolds(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	m := c.members[0]
+	for range 2 * maxBatch { // of one batch nothing is seen before all of it
+		c.propose("", &fsm.SetSettings{Settings: fsm.Settings{Replicas: 1}})
+	}
+	c.propose("", putRegion("kept"))
+	backup := backupOf(t, m.g)
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	held, goOn := make(chan struct{}), make(chan struct{})
+	m.cfg.Timing.Stall = patience
+	m.told = func(inner Feed) Feed { return &heldFeed{Feed: inner, held: held, goOn: goOn} }
+	m.start()
+	<-held
+	if hasRegion(m.g, "kept") {
+		t.Fatal("the whole log is applied")
+	}
+	restored := make(chan error, 1)
+	eventually(t, "it leads", m.g.leads)
+	go func() { restored <- m.g.Restore(within(t), backup, 0) }()
+	eventually(t, "the restore waits", func() bool {
+		stacks := make([]byte, 1<<20)
+		for one := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+			if bytes.Contains(one, []byte("(*Group).Restore(")) && bytes.Contains(one, []byte("group.await(")) {
+				return true
+			}
+		}
+		return false
+	})
+	close(goOn)
+	if err := <-restored; err == nil || !strings.Contains(err.Error(), "holds something already") {
+		t.Errorf("restored with %v", err)
+	}
+	if !hasRegion(m.g, "kept") || m.g.State().Recovery() != nil {
+		t.Error("what it held is not what it holds")
+	}
+}
+
+// heldFeed holds up the first change that it is told of until goOn is closed.
+type heldFeed struct {
+	Feed
+	once       sync.Once
+	held, goOn chan struct{}
+}
+
+func (h *heldFeed) Publish(prev fsm.Revision, events []fsm.Event, s *fsm.State) {
+	h.once.Do(func() { close(h.held); <-h.goOn })
+	h.Feed.Publish(prev, events, s)
 }
 
 // startCluster2 starts another group in the same test.
