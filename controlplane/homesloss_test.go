@@ -154,7 +154,7 @@ func (r *testRegions) cutAt(t *testing.T, node *fakeNode, p homedPoint, cut func
 	told := ask()
 	select {
 	case <-reached: // it may come after the answer, as undoing does
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("answered %d %s, and the point was not come to", told.status, told.text)
 	}
 	if told.status != done && (told.status != 503 || told.header.Get("Retry-After") == "") {

@@ -179,7 +179,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(30 * time.Second)
 	for !cond() {
 		select {
 		case <-tick.C:

@@ -107,7 +107,7 @@ func TestCursorEndsWithItsReader(t *testing.T) {
 	go func() { n.s.bodies.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the cursor goes on without a reader")
 	}
 }

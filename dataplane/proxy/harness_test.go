@@ -304,7 +304,7 @@ func start(t *testing.T, control []string, change func(*Config)) *running {
 // await waits until the proxy's table stands at rev.
 func (p *running) await(rev fsm.Revision) {
 	p.t.Helper()
-	if !p.dir.await(nil, 10*time.Second, reached(rev)) {
+	if !p.dir.await(nil, 30*time.Second, reached(rev)) {
 		p.t.Fatalf("the table did not reach revision %d", rev)
 	}
 }
@@ -371,7 +371,7 @@ func eventually(t *testing.T, ok func() error) {
 	t.Helper()
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(30 * time.Second)
 	for {
 		err := ok()
 		if err == nil {

@@ -45,7 +45,7 @@ func inRegion(t *testing.T, control *controlFake, change func(*Config)) *running
 // awaitGlobal waits until the proxy's copy of the global directory stands at rev.
 func (p *running) awaitGlobal(rev fsm.Revision) {
 	p.t.Helper()
-	if !p.global.await(nil, 10*time.Second, reached(rev)) {
+	if !p.global.await(nil, 30*time.Second, reached(rev)) {
 		p.t.Fatalf("the copy of the global directory did not reach revision %d", rev)
 	}
 }

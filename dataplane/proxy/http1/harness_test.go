@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test; nothing is asserted about it.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {
