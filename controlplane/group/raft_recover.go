@@ -336,7 +336,9 @@ func (g *Group) Restore(ctx context.Context, backup *fsm.State, history uint64) 
 		return err
 	}
 	// What it holds is seen once its log is applied: a moment after a start it looks empty.
-	if err := g.passBarrier(ctx, g.raft.CurrentTerm()); err != nil {
+	if err := g.passBarrier(ctx, g.raft.CurrentTerm()); ctx.Err() != nil {
+		return ErrBusy
+	} else if err != nil {
 		return err
 	}
 	scope, ok := backup.Scope()

@@ -387,6 +387,11 @@ func TestO6ABackupIsNotRestoredOverWhatALogStillHolds(t *testing.T) {
 	}
 	restored := make(chan error, 1)
 	eventually(t, "it leads", m.g.leads)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.g.Restore(over, backup, 0); !errors.Is(err, ErrBusy) {
+		t.Errorf("who waits no more is told %v", err)
+	}
 	go func() { restored <- m.g.Restore(within(t), backup, 0) }()
 	eventually(t, "the restore waits", func() bool {
 		stacks := make([]byte, 1<<20)
