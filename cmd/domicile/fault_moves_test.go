@@ -115,15 +115,10 @@ func TestFaultsM5KillAtEveryStepOfAMove(t *testing.T) {
 				at := map[string][]*testcluster.Process{leaderDies: c.Controls, sourceDies: c.Nodes[:1], targetDies: c.Nodes[2:3]}[step.who]
 				// Rules are spent over restarts, by what they say: each step has one of its own.
 				r := faultpoint.Rule{Action: faultpoint.Kill, Label: step.label, On: step.on, Times: 1 + i}
-				var heal []func()
-				for _, p := range at {
-					heal = append(heal, p.Fault(r))
-				}
+				heal := faultOnce(r, at)
 				id := beginMove(t, c, name, `{"to":"n3","wait":false}`)
 				killed := reach(t, r, at)
-				for _, f := range heal {
-					f()
-				}
+				heal()
 				revive(t, at, killed)
 				if !step.stays {
 					killed.Start()

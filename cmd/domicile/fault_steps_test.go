@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,39 @@ func reach(t *testing.T, r faultpoint.Rule, among []*testcluster.Process) (kille
 		return err
 	})
 	return killed
+}
+
+// faultOnce has a rule take effect in the first of the processes that comes to its point, and
+// in no other that leads after it: who begins what leads there may wait for the answer.
+func faultOnce(r faultpoint.Rule, among []*testcluster.Process) (heal func()) {
+	var heals []func()
+	for _, p := range among {
+		heals = append(heals, p.Fault(r))
+	}
+	all := sync.OnceFunc(func() {
+		for _, f := range heals {
+			f()
+		}
+	})
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for !slices.ContainsFunc(among, func(p *testcluster.Process) bool { return p.Hits(r) > 0 }) {
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+		all()
+	}()
+	return func() {
+		close(stop)
+		<-done
+		all()
+	}
 }
 
 // hasReached gives a process that came to a labelled point and ended there.
