@@ -182,9 +182,18 @@ func (s *Server) dropOrphan(w http.ResponseWriter, c *change) error {
 	if !fsm.ValidName(string(name)) {
 		return badName("tenant", string(name))
 	}
+	home := s.homesNow(state)
+	if home == nil && !c.replayed {
+		e := unreachable(owner{global: true}, nil)
+		e.Text = fmt.Sprintf("whether tenant %s lives elsewhere is asked of the global directory, of which this server has no current copy: nothing was done, ask again once the link is back", name)
+		return e
+	}
 	cmd := &fsm.SettleTask{History: state.GlobalHistory()}
 	for j := range state.Unsettled() {
-		if s.orphans.has(proto.OrphanedTenant{Tenant: j.Tenant, ID: j.Unit, Kind: proto.OrphanDeparted}) && j.Tenant == name {
+		if j.Tenant != name || home == nil || !s.orphans.has(proto.OrphanedTenant{Tenant: j.Tenant, ID: j.Unit, Kind: proto.OrphanDeparted}) {
+			continue
+		}
+		if _, id, known := home(name); !known || id != 0 && id != j.Unit { // it may be known again since it was listed
 			cmd.Job = j.Task
 		}
 	}

@@ -184,6 +184,12 @@ func TestI10WhatHasDepartedOfATenantThatIsNoMoreIsToldAndDropped(t *testing.T) {
 	if p, ok := us.group.State().Placed("x"); !ok || node.held()["x"] != p.ID {
 		t.Fatal("x is gone, and nobody said that it is not needed")
 	}
+	r.cut("us")
+	us.until("has an old copy of the global directory alone", func() bool { return us.global.Age() > freshFor })
+	us.want(us.ask("DELETE", "/_shard/tasks/orphans/x", ""), 503, proto.CodeGlobalUnreachable)
+	r.heal("us")
+	us.until("has a current one", func() bool { return us.homesNow(us.group.State()) != nil })
+	us.until("tells of x again", listed)
 	g.want(g.ask("DELETE", "/_shard/tasks/orphans/x?region=us", "", "Idempotency-Key", "drop"), 204, "")
 	us.until("lets x go", func() bool { _, here := us.group.State().Tenant("x"); return !here && len(node.held()) == 0 })
 	us.until("tells of it no more", func() bool { return !listed() })
